@@ -30,7 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import urlsplit, urlunsplit
 
 DATABASE_VARIABLE: Final = "C4A_TEST_DATABASE_URL"
@@ -111,7 +111,7 @@ def _administer(server_url: str, statement: str) -> None:
     import psycopg
 
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(statement)  # type: ignore[call-overload]
+        connection.execute(statement)
 
 
 # --- the keeper -------------------------------------------------------------------------------------------------------
@@ -216,7 +216,17 @@ def _postgres_start(home: Path) -> tuple[subprocess.Popen[bytes], str]:
     data.mkdir(mode=0o700)
     if user is not None:
         os.chown(data, user.pw_uid, user.pw_gid)
-    command = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+    command: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        data,
+        "-U",
+        "postgres",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C",
+        "--no-sync",
+    ]
     with (home / "initdb.log").open("wb") as log:
         _popen(command, user, log).wait(START_SECONDS)
     settings = [f"-c{name}={value}" for name, value in POSTGRES_SETTINGS.items()]
@@ -237,7 +247,7 @@ def _postgres_programs(home: Path) -> tuple[Path, pwd.struct_passwd | None]:
         return programs, None
     user = pwd.getpwnam("nobody")
     try:
-        reachable = subprocess.run([programs / "postgres", "--version"], capture_output=True, **_as_user(user)).returncode == 0
+        reachable = _popen([programs / "postgres", "--version"], user, subprocess.DEVNULL).wait() == 0
     except PermissionError:
         reachable = False
     if reachable:
@@ -267,7 +277,7 @@ def _redis_start(home: Path) -> tuple[subprocess.Popen[bytes], str]:
     program = Path(get_binary_path())
 
     def start(port: int) -> subprocess.Popen[bytes]:
-        command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", home]
+        command: list[str | Path] = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", home]
         with (home / "redis.log").open("ab") as log:
             return _popen(command, None, log)
 
@@ -308,18 +318,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _popen(command: Sequence[object], user: pwd.struct_passwd | None, log: object) -> subprocess.Popen[bytes]:
-    arguments = [str(word) for word in command]
-    return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **_as_user(user))  # type: ignore[call-overload, no-any-return]
-
-
-def _as_user(user: pwd.struct_passwd | None) -> dict[str, object]:
-    """Popen options: another user, no foreign locale; and, on Linux, an end together with the keeper."""
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
-    options: dict[str, object] = {"env": environment, "preexec_fn": _die_with_parent}
-    if user is not None:
-        options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    return options
+def _popen(command: Sequence[str | Path], user: pwd.struct_passwd | None, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """Start as that user with no foreign locale; on Linux it ends together with the keeper."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd="/",
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},
+        user=user.pw_uid if user else None,
+        group=user.pw_gid if user else None,
+        extra_groups=[] if user else None,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - the keeper has one thread
+    )
 
 
 def _die_with_parent() -> None:
