@@ -19,6 +19,7 @@ from c4a.errors import InvalidArguments
 from c4a.numerals import NumberRefused, check_integer, decimal_text, float_text, integer_text, read_decimal
 from c4a.record.types import MAX_ARGUMENTS_BYTES
 from c4a.refusals import MAX_DEPTH, Place, refuse, refuse_depth
+from c4a.stack import run_deep
 from c4a.tree import FACTORIES, TAG, TreeWriter, compact_text, is_storable, write_tree
 
 __all__ = ["canonical_from_codec", "canonical_text", "encode_arguments", "parse_json", "plain_arguments_codec", "text_literal"]
@@ -47,7 +48,9 @@ def encode_arguments(arguments: Mapping[str, object], *, digest_key: bytes | Non
     tree = write_tree(writer, dict(arguments), "args")
     codec = compact_text(tree)
     _check_size(codec, "args", MAX_ARGUMENTS_BYTES)
-    return (_sorted_text(tree) if writer.simple else _canonical(tree, "args")), codec
+    canonical = _sorted_text(tree) if writer.simple else _canonical(tree, "args")
+    _check_size(canonical, "args", MAX_ARGUMENTS_BYTES)
+    return canonical, codec
 
 
 def canonical_text(value: object, *, digest_key: bytes | None = None) -> str:
@@ -96,7 +99,7 @@ def parse_json(text: str | bytes, *, limit_bytes: int = MAX_ARGUMENTS_BYTES, dep
     text = _as_text(text, limit_bytes, root)
     _check_depth(text, depth, root)
     try:
-        value = _PARSER(text)
+        value = run_deep(lambda: _PARSER(text))
     except InvalidArguments as error:
         raise InvalidArguments(f"{root}: {error.message}", parameter=root) from None
     except ValueError as error:
@@ -115,14 +118,14 @@ def _plain_copy(arguments: Mapping[str, object]) -> dict[str, object] | None:
     for name, value in arguments.items():
         kind = type(value)
         if kind is str:
-            if not value.isascii() or len(value) > 4_096:
+            if not value.isascii() or len(value) > 1_024:
                 return None
         elif kind is int:
             if not -9007199254740992 <= value <= 9007199254740992:
                 return None
         elif kind is not bool and value is not None:
             return None
-        if type(name) is not str or not name.isascii() or name == TAG:
+        if type(name) is not str or not name.isascii() or len(name) > 256 or name == TAG:
             return None
         plain[name] = value
     return plain if len(plain) <= 64 else None
@@ -227,7 +230,7 @@ def _refuse_surrogates(value: object, root: str) -> None:
 
 def _canonical(tree: Any, root: str) -> str:
     try:
-        return _write(tree, (None, root, tree), 0)
+        return run_deep(lambda: _write(tree, (None, root, tree), 0))
     except RecursionError:
         raise InvalidArguments(f"{root}: nested too deep for what is left of this thread's stack", parameter=root) from None
 
@@ -509,6 +512,6 @@ _HANDLERS: dict[str, tuple[tuple[str, ...], _Handler]] = {
     "secret": (("kind",), _secret),
     **dict.fromkeys(("ipv4address", "ipv6address", "ipv4network", "ipv6network", "ipv4interface", "ipv6interface"), ((), _ip)),
     **dict.fromkeys(("enum", "flag", "namedtuple"), (("class",), _instance)),
-    **dict.fromkeys(("dataclass", "attrs"), (("class", "more"), _instance)),
+    **dict.fromkeys(("dataclass", "attrs"), (("class", "more", "unset"), _instance)),
     "model": (("class", "set", "extra", "private"), _instance),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import sys
+import types
 import typing
-from typing import Any
+from typing import Any, cast
 
 _MAX_ANNOTATED = 500
 
@@ -67,7 +68,7 @@ class KnownClasses:
     def find(self, name: str, tag: str) -> Any | None:
         """The class called `name`, if it is a real one of the kind `tag`; None if not loaded or of another kind.
 
-        Module attributes are read from `vars(module)`, so that no module's `__getattr__` runs.
+        No module's and no proxy's own attribute code runs.
         """
         if self._annotated is None:
             self._annotated = _annotated_classes(self._annotation)
@@ -79,12 +80,17 @@ class KnownClasses:
 
 def _loaded(name: str) -> object:
     module, _, path = name.partition(":")
-    holder: object = sys.modules.get(module)
+    if not issubclass(type(sys.modules.get(module)), types.ModuleType):
+        return None
+    # Past `__getattribute__`, since a lazy module or proxy would run code when it is asked for its attributes.
+    found: object = None
+    names: Any = object.__getattribute__(sys.modules[module], "__dict__")
     for part in path.split("."):
-        if holder is None:
+        found = names.get(part)
+        if not issubclass(type(found), type):
             return None
-        holder = getattr(holder, "__dict__", {}).get(part)
-    return holder
+        names = type.__getattribute__(cast(type, found), "__dict__")
+    return found
 
 
 def _annotated_classes(annotation: object) -> dict[str, type]:

@@ -11,7 +11,6 @@ import collections
 import datetime
 import json
 import pathlib
-import sys
 import types
 import uuid
 from collections.abc import Callable
@@ -21,10 +20,11 @@ from typing import Any
 from c4a.classes import KnownClasses, field_names, model_base
 from c4a.errors import RecordDamaged
 from c4a.secret import RecordedSecret
+from c4a.stack import run_deep
 from c4a.tree import FACTORIES, TAG, StandIn, TreeWriter, compact_text, unescape_surrogates, write_tree
 
 # Bounds what one result may cost; how much of it is kept is the caller's limit (MAX_RESULT_BYTES).
-MAX_ENCODED_CHARACTERS = 64 * 1_048_576
+MAX_ENCODED_CHARACTERS = 16 * 1_048_576
 
 __all__ = ["StandIn", "decode", "encode"]
 
@@ -54,7 +54,7 @@ def decode(text: str, *, annotation: object = None) -> object:
         RecordDamaged: the text is not codec text.
     """
     try:
-        return TreeReader(annotation).read(json.loads(text))
+        return run_deep(lambda: TreeReader(annotation).read(json.loads(text)))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
         raise RecordDamaged(f"expected codec text, got text that cannot be read ({error}); run `c4a verify` on the record") from error
 
@@ -104,8 +104,6 @@ def _read_time(reader: TreeReader, tree: dict[str, Any]) -> Any:
 
 
 def _zone(name: str) -> datetime.tzinfo | None:
-    if name == "UTC" and "zoneinfo" not in sys.modules:
-        return datetime.timezone.utc
     import zoneinfo
 
     try:
@@ -154,8 +152,10 @@ def _rebuild_namedtuple(reader: TreeReader, cls: Any, content: dict[str, Any], t
 
 
 def _rebuild_fields(reader: TreeReader, cls: Any, content: dict[str, Any], tree: dict[str, Any]) -> Any:
-    """A dataclass or attrs instance, filled without `__init__`; None if the class no longer has a recorded field."""
-    if not set(content) <= set(field_names(cls, tree[TAG])):
+    """A dataclass or attrs instance, filled without `__init__`; None if the class's fields are no longer the recorded ones."""
+    names = set(field_names(cls, tree[TAG]))
+    lacking = names - set(content) - set(tree.get("unset", ()))
+    if lacking or not set(content) <= names:
         return None
     made = object.__new__(cls)
     for name, item in {**content, **reader.read(tree.get("more", {}))}.items():

@@ -21,10 +21,11 @@ from decimal import Decimal
 from typing import Any
 
 from c4a.classes import KnownClasses, class_name, class_tag, field_names
-from c4a.errors import InvalidArguments
+from c4a.errors import C4AError, InvalidArguments
 from c4a.numerals import MAX_DIGITS, NumberRefused, check_integer, decimal_text
 from c4a.refusals import MAX_DEPTH, Place, refuse, refuse_depth
 from c4a.secret import RecordedSecret, Secret, secret_digest
+from c4a.stack import run_deep
 
 TAG = "$c4a"
 
@@ -166,14 +167,14 @@ class TreeWriter:
     def _items(self, value: Any, place: Place, depth: int) -> list[Any]:
         if depth >= MAX_DEPTH:
             refuse_depth(place)
-        self._spend(len(value), place)
+        self._spend(2 * len(value), place)
         write, depth = self.write, depth + 1
         return [write(item, (place, index, item), depth) for index, item in enumerate(value)]
 
     def _mapping(self, value: Any, place: Place, depth: int) -> dict[str, Any]:
         if depth >= MAX_DEPTH:
             refuse_depth(place)
-        self._spend(len(value), place)
+        self._spend(2 * len(value), place)
         tree: dict[str, Any] = {}
         for key, item in list(value.items()):
             if type(key) is not str or key == TAG or not is_storable(key):
@@ -222,7 +223,12 @@ class TreeWriter:
                 "move it to module level or put it in the function's return annotation",
             )
         tree: dict[str, Any] = {TAG: tag, "class": name}
-        tree.update(_STATE[tag](self, value, place, depth))
+        try:
+            tree.update(_STATE[tag](self, value, place, depth))
+        except (C4AError, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - properties and descriptors are anybody's code
+            refuse(place, f"reading the fields of this {cls.__qualname__} raised {type(error).__qualname__}")
         return tree
 
     def _secret(self, plain: str | bytes, kind: str, place: Place) -> dict[str, Any]:
@@ -394,11 +400,12 @@ def _fields_state(writer: TreeWriter, value: Any, place: Place, depth: int) -> d
     cls = type(value)
     names = field_names(cls, class_tag(cls) or "")
     read = {name: getattr(value, name, _MISSING) for name in names}
-    tree = {"v": writer._mapping({name: item for name, item in read.items() if item is not _MISSING}, place, depth)}
+    tree: dict[str, Any] = {"v": writer._mapping({name: item for name, item in read.items() if item is not _MISSING}, place, depth)}
     more = {name: item for name, item in _own_state(value).items() if name not in read and not _is_cache(cls, name)}
     if more:
         tree["more"] = writer._mapping(more, place, depth)
-    return tree
+    unset = [name for name, item in read.items() if item is _MISSING]
+    return {**tree, "unset": unset} if unset else tree
 
 
 def _model_state(writer: TreeWriter, value: Any, place: Place, depth: int) -> dict[str, Any]:
@@ -449,8 +456,14 @@ def write_tree(writer: TreeWriter, value: object, root: str) -> Any:
         InvalidArguments: as `write`, and when the thread's stack is too small for the depth.
     """
     place: Place = (None, root, value)
-    try:
+    room = writer.room
+
+    def work() -> Any:
+        writer.room, writer.simple = room, True
         return writer.write(value, place, 0)
+
+    try:
+        return run_deep(work)
     except RecursionError:
         raise InvalidArguments(
             f"{root}: nested too deep for what is left of this thread's stack; pass a flatter value", parameter=root
