@@ -1,0 +1,125 @@
+"""A small bounded pool of connections: last used first, callers wait for a free one, and a forked child starts with none."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from c4a.errors import RecordUnreachable
+
+T = TypeVar("T")
+
+_abandoned: list[object] = []
+"""Connections inherited over a fork: closing one would speak on the parent's socket, so they are kept and never touched."""
+
+
+class Pool(Generic[T]):
+    """At most `size` connections, made when needed. Thread-safe and fork-safe."""
+
+    def __init__(self, make: Callable[[], T], close: Callable[[T], None], *, size: int, wait_seconds: float = 30.0) -> None:
+        self._make = make
+        self._close = close
+        self._size = size
+        self._wait_seconds = wait_seconds
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[T] = []
+        self._made = 0
+        self._closed = False
+
+    def after_fork(self) -> None:
+        """In a child: forget the parent's connections, and a lock that another of its threads may have held."""
+        _abandoned.extend(self._idle)
+        self._reset()
+
+    @contextmanager
+    def connection(self) -> Iterator[T]:
+        """Borrow a connection; one whose use raised `Broken` is thrown away."""
+        pid = os.getpid()
+        one = self._take()
+        try:
+            yield one
+        except Broken:
+            self._drop(one)
+            raise
+        except BaseException:
+            self._give(one, pid)
+            raise
+        else:
+            self._give(one, pid)
+
+    def close(self) -> None:
+        """Close idle connections; borrowed ones close when they come back."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._made -= len(idle)
+        for one in idle:
+            self._close(one)
+
+    def _take(self) -> T:
+        deadline = time.monotonic() + self._wait_seconds
+        with self._changed:
+            while True:
+                if self._idle:
+                    return self._idle.pop()
+                if self._made < self._size:
+                    self._made += 1
+                    break
+                if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    raise RecordUnreachable(
+                        f"all {self._size} connections to the record were busy for {self._wait_seconds:.0f} s: "
+                        "run fewer actions at once or allow more connections"
+                    )
+        try:
+            return self._make()
+        except BaseException:
+            with self._changed:
+                self._made -= 1
+                self._changed.notify()
+            raise
+
+    def _give(self, one: T, pid: int) -> None:
+        if pid != os.getpid():
+            _abandoned.append(one)
+            return
+        with self._changed:
+            if not self._closed:
+                self._idle.append(one)
+                self._changed.notify()
+                return
+            self._made -= 1
+        self._close(one)
+
+    def _drop(self, one: T) -> None:
+        with self._changed:
+            self._made -= 1
+            self._changed.notify()
+        try:
+            self._close(one)
+        except Exception:  # noqa: S110  (a broken connection may not even close)
+            pass
+
+
+class Broken(Exception):  # noqa: N818  (a signal between executor and pool, never seen outside)
+    """The connection can't be used again; `__cause__` says why."""
+
+
+_pools: weakref.WeakSet[Pool[Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,339 @@
+"""The record in a shared PostgreSQL database: one set of actions for agents on any number of machines.
+
+Every verb is one pipeline, one trip: between two syncs the server runs the statements as one transaction, so neither
+BEGIN nor COMMIT is sent. psycopg is imported when a record is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from c4a.errors import LedgerError, RecordDamaged, RecordUnreachable
+from c4a.record import schema
+from c4a.record.dialects import NOTHING, POSTGRESQL, Dialect, Result, Statement
+from c4a.record.keyring import Keyring, key_id
+from c4a.record.pool import Broken, Pool
+from c4a.record.verbs import VerbRecord
+
+if TYPE_CHECKING:
+    import psycopg
+
+POOL_SIZE: Final = 8
+RETRIES: Final = 4
+RETRY_SECONDS: Final = (0.0, 0.05, 0.25, 1.0)
+CONNECT_SECONDS: Final = 10
+RECHECK_SECONDS: Final = 1.0
+"""A waiter looks again this often even without a notice: LISTEN fails silently through some connection poolers."""
+_RETRIED_STATES: Final = frozenset({"40001", "40P01"})
+
+
+class PostgresExecutor:
+    """Runs statements on one psycopg connection in autocommit mode, each trip one pipeline."""
+
+    dialect: Dialect = POSTGRESQL
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def trip(self, statements: Sequence[Statement]) -> list[Result]:
+        """All statements in one transaction and one round trip.
+
+        Raises:
+            psycopg errors; the caller translates and retries (every statement is guarded and may be repeated).
+        """
+        cursors: list[psycopg.Cursor[Any] | None] = []
+        with self.connection.pipeline():
+            for statement in statements:
+                text = POSTGRESQL.render(statement.sql)
+                cursors.append(self.connection.execute(text, statement.params, prepare=True) if text else None)
+        return [_result(cursor) for cursor in cursors]
+
+    read = trip
+
+    def clock(self) -> int:
+        """The database's clock in µs since 1970; one trip."""
+        return int(self.trip([Statement("SELECT c4a_now()", {})])[0].rows[0][0])
+
+
+class SteadyExecutor:
+    """Repeats a trip over a lost connection or a deadlock: the statements are guarded, so a lost COMMIT changes nothing."""
+
+    dialect: Dialect = POSTGRESQL
+
+    def __init__(self, pool: Pool[PostgresExecutor]) -> None:
+        self._pool = pool
+
+    def trip(self, statements: Sequence[Statement]) -> list[Result]:
+        """As `PostgresExecutor.trip`, repeated up to `RETRIES` times.
+
+        Raises:
+            RecordUnreachable: the database did not answer.
+            RecordDamaged: a unique index or a trigger refused: heads and entries disagree.
+        """
+        import psycopg
+
+        lost: Exception | None = None
+        for pause in RETRY_SECONDS[:RETRIES]:
+            time.sleep(pause)
+            try:
+                with self._pool.connection() as executor:
+                    return _run(executor, statements)
+            except Broken as broken:
+                lost = broken.__cause__ if isinstance(broken.__cause__, Exception) else broken
+            except psycopg.errors.Error as error:
+                if error.sqlstate not in _RETRIED_STATES:
+                    raise explained(error) from error
+                lost = error
+            except psycopg.Error as error:
+                lost = error
+        raise RecordUnreachable(
+            f"the database did not answer ({str(lost).strip()}): whether the last write arrived is settled by calling again"
+        ) from lost
+
+    read = trip
+
+    def clock(self) -> int:
+        """The database's clock in µs since 1970; one trip."""
+        return int(self.trip([Statement("SELECT c4a_now()", {})])[0].rows[0][0])
+
+
+class DatabaseRecord(VerbRecord):
+    """A record in a shared database, for agents trusted with the whole of one organization. Never creates or alters tables.
+
+    Raises:
+        LedgerError: no record there (run `c4a migrate`), a newer one, another secret, settings that don't keep what was
+            written, or a database that a server hosts for several organizations.
+        RecordUnreachable: no connection.
+    """
+
+    def __init__(self, url: str, *, secret: bytes, old_secrets: Sequence[bytes] = (), pool_size: int = POOL_SIZE) -> None:
+        self.place = without_password(url)
+        self._url = url
+        self._keyring = Keyring(secret, old_secrets)
+        self._pool: Pool[PostgresExecutor] = Pool(self._connect, _close, size=pool_size)
+        self._executor = SteadyExecutor(self._pool)
+        self._listener = _Listener(url)
+        facts = self._open()
+        self.organization = facts["organization"]
+        known = str(self.meta("secret_id", key_id(secret)))
+        if not self._keyring.knows(known):
+            self.close()
+            raise LedgerError(
+                f"{self.place} was made with another secret (id {known}), got one with id {self._keyring.current_id}: "
+                "every machine needs the same secret; name the former one in old_secrets"
+            )
+
+    @contextmanager
+    def executor(self) -> Iterator[SteadyExecutor]:
+        yield self._executor
+
+    def wait(self, run: str, key: str, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        where = {"organization": self.organization, "run": run, "key": key}
+        with self._listener.interest(key) as woken:
+            while True:
+                # The flag is set before the look, so a settlement after the look sends a notice.
+                running = self._executor.trip([Statement(_WAITING, where), Statement(_STILL_RUNNING, where)])[1].count
+                remaining = deadline - time.monotonic()
+                if not running or remaining <= 0:
+                    return
+                woken.wait(min(remaining, RECHECK_SECONDS))
+                woken.clear()
+
+    def close(self) -> None:
+        self._listener.close()
+        self._pool.close()
+
+    def _connect(self) -> PostgresExecutor:
+        return PostgresExecutor(connect(self._url))
+
+    def _open(self) -> dict[str, str]:
+        try:
+            with self._pool.connection() as executor:
+                connection = executor.connection
+                version = schema.version_of(connection)
+                if not version:
+                    raise LedgerError(f"{self.place} holds no record: make one with `c4a migrate {self.place}`")
+                schema.refuse_newer(version)
+                if version < schema.SCHEMA_VERSION:
+                    raise LedgerError(
+                        f"{self.place} has schema version {version}, this C4A needs {schema.SCHEMA_VERSION}: run `c4a migrate {self.place}`"
+                    )
+                refuse_lossy(connection)
+                facts = dict(connection.execute("SELECT name, value FROM c4a_meta").fetchall())
+        except Broken as broken:
+            raise RecordUnreachable(f"no connection to {self.place} ({broken.__cause__})") from broken
+        if "organization" not in facts:
+            raise LedgerError(
+                f"{self.place} belongs to a server that may host several organizations: connect agents to the server, c4a.init('https://…', key=…)"
+            )
+        return facts
+
+
+_STILL_RUNNING: Final = "SELECT 1 FROM c4a_effect WHERE organization = :organization AND run = :run AND key = :key AND state = 'running'"
+_WAITING: Final = (
+    "UPDATE c4a_effect SET waited = 1 WHERE organization = :organization AND run = :run AND key = :key AND state = 'running' AND waited = 0"
+)
+
+
+class _Listener:
+    """One connection and one thread that listen for settled effects, only while somebody waits for the first time."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._woken: dict[str, set[threading.Event]] = {}
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._pid = os.getpid()
+        self._closed = False
+
+    @contextmanager
+    def interest(self, key: str) -> Iterator[threading.Event]:
+        """An event that is set whenever the effect may have been settled."""
+        if self._pid != os.getpid():
+            self._reset()
+        woken = threading.Event()
+        with self._lock:
+            self._woken.setdefault(key, set()).add(woken)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="c4a-listen", daemon=True)
+                self._thread.start()
+        self._ready.wait(CONNECT_SECONDS)
+        try:
+            yield woken
+        finally:
+            with self._lock:
+                self._woken[key].discard(woken)
+                if not self._woken[key]:
+                    del self._woken[key]
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _listen(self) -> None:
+        import psycopg
+
+        while not self._closed:
+            try:
+                with connect(self._url) as connection:
+                    connection.execute("LISTEN c4a_effect")
+                    self._ready.set()
+                    while not self._closed:
+                        for notice in connection.notifies(timeout=1.0):
+                            self._wake(notice.payload)
+            except (psycopg.Error, LedgerError):
+                self._ready.set()  # waiters go on by looking again
+                time.sleep(RECHECK_SECONDS)
+
+    def _wake(self, key: str) -> None:
+        with self._lock:
+            for woken in self._woken.get(key, ()):
+                woken.set()
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """An autocommit connection with what the verbs rely on: READ COMMITTED, one integer type, UTC.
+
+    Raises:
+        LedgerError: psycopg is missing.
+        RecordUnreachable: no connection.
+    """
+    try:
+        import psycopg
+    except ImportError as error:
+        raise LedgerError("a shared record needs psycopg: pip install 'c4a[postgres]'") from error
+    try:
+        connection = psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="c4a")
+        prepare_connection(connection)
+    except psycopg.Error as error:
+        raise RecordUnreachable(f"no connection to {without_password(url)} ({str(error).strip()})") from error
+    return connection
+
+
+def prepare_connection(connection: psycopg.Connection[Any]) -> None:
+    """Settings every connection to a record needs, whoever opened it."""
+    from psycopg.types.numeric import Int8Dumper
+
+    # Without this an integer's size chooses its type, and one text becomes three prepared statements.
+    connection.adapters.register_dumper(int, Int8Dumper)
+    # Every verb goes through an index. A plan cached while the tables were empty would otherwise scan them for ever after.
+    connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET enable_seqscan = off")
+
+
+def refuse_lossy(connection: psycopg.Connection[Any]) -> None:
+    """Raise `LedgerError` if this database may forget what it said it wrote."""
+    names = ("fsync", "full_page_writes", "synchronous_commit", "server_encoding")
+    row = connection.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in names)).fetchone()
+    got = dict(zip(names, row or ()))
+    wanted = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "local", "remote_write", "remote_apply")}
+    for name, good in wanted.items():
+        if got[name] not in good:
+            raise LedgerError(f"PostgreSQL has {name} = {got[name]}, so a committed claim could be lost and an action run twice: set it to on")
+    if got["server_encoding"] != "UTF8":
+        raise LedgerError(f"the database's encoding is {got['server_encoding']}, expected UTF8: make a database with ENCODING 'UTF8'")
+
+
+def migrate(url: str) -> int:
+    """Create or upgrade the record in a database and give it an organization; returns how many schema steps were applied."""
+    with connect(url) as connection, connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(4214101)")  # one migration at a time
+        steps = schema.upgrade(connection)
+        connection.execute(
+            "INSERT INTO c4a_meta (name, value) SELECT 'organization', %s WHERE NOT EXISTS (SELECT 1 FROM c4a_meta WHERE name IN ('organization', 'server'))",
+            (schema.new_organization_id(),),
+        )
+    return steps
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown."""
+    return re.sub(r"(password=)[^&\s]+", r"\1***", re.sub(r"(//[^:/@\s]+):[^@\s]+@", r"\1:***@", url))
+
+
+def explained(error: psycopg.Error) -> LedgerError:
+    """The driver's error in our words."""
+    state = error.sqlstate or ""
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if state.startswith("23"):
+        return RecordDamaged(
+            f"the record refused a write ({said}): heads and entries disagree; nothing was written. Run `c4a verify`, then `c4a rebuild`"
+        )
+    if state.startswith(("08", "57", "53")):
+        return RecordUnreachable(f"the database could not answer ({said}): try again")
+    if state in ("42501",):
+        return LedgerError(f"the database role may not do this ({said}): give it SELECT and INSERT on entries, and UPDATE on heads")
+    return LedgerError(f"the database refused ({state} {said})")
+
+
+def _run(executor: PostgresExecutor, statements: Sequence[Statement]) -> list[Result]:
+    import psycopg
+
+    try:
+        return executor.trip(statements)
+    except psycopg.Error as error:
+        if executor.connection.closed or executor.connection.broken or (error.sqlstate or "").startswith(("08", "57P")):
+            raise Broken from error
+        raise
+
+
+def _result(cursor: psycopg.Cursor[Any] | None) -> Result:
+    if cursor is None:
+        return NOTHING
+    if cursor.description is None:
+        return Result(max(cursor.rowcount, 0), [])
+    rows = cursor.fetchall()
+    return Result(len(rows), rows)
+
+
+def _close(executor: PostgresExecutor) -> None:
+    executor.connection.close()

@@ -1,0 +1,141 @@
+"""Settle: what the holder of a claim says about its own attempt. Every verb carries the token and may be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from c4a.errors import ClaimLost
+from c4a.record.dialects import Executor, Result, Statement
+from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, MOVED_AT, entry_params, moved, payload_text
+
+_MINE: Final = "token_hash = :token_hash"
+_CLEAR: Final = "reason = NULL, error = NULL, asker_hash = NULL, asker_until = NULL"
+
+
+def complete(executor: Executor, organization: str, run: str, key: str, token: str, *, result: str | None, note: str | None = None) -> str:
+    """Settle as done; one trip. See `c4a.record.types.Record.complete`.
+
+    Returns `done`, or `late` (it overruled a doubt or a judgement), `repeated` (said before), `happened_twice` (a newer attempt had begun).
+    """
+    payload: dict[str, Any] = {"by": "agent", "result": result}
+    if note is not None:
+        payload["note"] = note
+    params = _params(organization, run, key, token, "effect.done", payload) | {"note": note}
+    assignments = f"state = 'done', settled_by = 'agent', note = CAST(:note AS TEXT), done_at = {MOVED_AT}, result_seq = seq + 1, {_CLEAR}"
+    if _moves(executor, assignments, f"{_MINE} AND state = 'running'", params):
+        return "done"
+    # Not running any more: its own late outcome settles while no newer attempt has taken the token's place, and overrules a judgement.
+    late = _params(organization, run, key, token, "effect.done", payload | {"late": True}) | {"note": note}
+    where = f"{_MINE} AND (state IN ('in_doubt', 'not_done') OR (state = 'done' AND settled_by <> 'agent'))"
+    if _moves(executor, assignments, where, late):
+        return "late"
+    return _after_all(executor, organization, run, key, token, done=True)
+
+
+def fail(
+    executor: Executor, organization: str, run: str, key: str, token: str, *, error: str, nothing_happened: bool = False, reason: str = "raised"
+) -> str:
+    """The body raised: in doubt, or not_done if it is proved that nothing happened. One trip.
+
+    Returns `in_doubt`, `not_done` or `repeated`. A late failure counts too: it may put a judged not-done back in doubt,
+    because whoever judged did so while the body was still running.
+    """
+    if nothing_happened:
+        state = "not_done"
+        payload: dict[str, Any] = {"by": "agent", "error": error}
+        assignments = "state = 'not_done', settled_by = 'agent', reason = NULL, error = :error, asker_hash = NULL, asker_until = NULL"
+        where = f"{_MINE} AND state IN ('running', 'in_doubt')"
+    else:
+        state = "in_doubt"
+        payload = {"by": "agent", "error": error, "reason": reason}
+        assignments = "state = 'in_doubt', settled_by = NULL, reason = :reason, error = :error"
+        where = (
+            f"{_MINE} AND (state = 'running' OR (state = 'in_doubt' AND reason <> 'raised') OR (state = 'not_done' AND settled_by <> 'agent'))"
+        )
+    params = _params(organization, run, key, token, f"effect.{state}", payload) | {"error": error, "reason": reason}
+    if _moves(executor, assignments, where, params):
+        return state
+    return _after_all(executor, organization, run, key, token, done=False)
+
+
+def release(executor: Executor, organization: str, run: str, key: str, token: str) -> str:
+    """The body never began: not_done, and the yes is kept. One trip. Returns `not_done` or `repeated`."""
+    params = _params(organization, run, key, token, "effect.not_done", {"by": "release"})
+    assignments = f"state = 'not_done', settled_by = 'agent', {_CLEAR}"
+    if _moves(executor, assignments, f"{_MINE} AND state IN ('running', 'in_doubt')", params):
+        return "not_done"
+    return _after_all(executor, organization, run, key, token, done=False)
+
+
+def heartbeat(executor: Executor, organization: str, claims: Sequence[tuple[str, str, str]], lease_seconds: float) -> list[str]:
+    """Extend the lease of (run, key, token) claims; one trip for all. Returns the keys that are no longer held."""
+    lease = int(lease_seconds * 1_000_000)
+    statements = [
+        Statement(_EXTEND, {"organization": organization, "run": run, "key": key, "token_hash": _hash(token), "lease": lease})
+        for run, key, token in claims
+    ]
+    if not statements:
+        return []
+    return [key for (_, key, _), result in zip(claims, executor.trip(statements)) if not result.count]
+
+
+_EXTEND: Final = """
+UPDATE c4a_effect SET lease_until = {now} + :lease
+WHERE organization = :organization AND run = :run AND key = :key AND token_hash = :token_hash AND state = 'running'"""
+
+_WHO: Final = """
+SELECT state, token_hash, attempt, settled_by FROM c4a_effect WHERE organization = :organization AND run = :run AND key = :key"""
+
+_INTENTS: Final = """
+SELECT attempt, payload FROM c4a_entry
+WHERE organization = :organization AND run = :run AND key = :key AND kind = 'effect.running' ORDER BY seq"""
+
+
+def _after_all(executor: Executor, organization: str, run: str, key: str, token: str, *, done: bool) -> str:
+    """The guarded write changed nothing: said before, fenced off, or (an older attempt's done) the finding `happened_twice`."""
+    who = {"organization": organization, "run": run, "key": key}
+    head, intents = executor.read([Statement(_WHO, who), Statement(_INTENTS, who)])
+    if head.rows and head.rows[0][1] == _hash(token):
+        return "repeated"
+    attempt = _attempt_of(intents, _hash(token))
+    if attempt is None or not done:
+        state = head.rows[0][0] if head.rows else "unknown"
+        raise ClaimLost(
+            f"this token does not hold the action (it is {state}"
+            + (f", attempt {head.rows[0][2]}" if head.rows else "")
+            + "): another attempt began or it was never claimed with it; nothing was written",
+            key=key,
+            state=state,
+        )
+    payload = {"attempt": attempt, "token_hash": _hash(token)}
+    params = _params(organization, run, key, token, "effect.happened_twice", payload)
+    _moves(executor, "happened_twice = 1", "happened_twice = 0", params)
+    return "happened_twice"
+
+
+def _attempt_of(intents: Result, token_hash: str) -> int | None:
+    for attempt, payload in intents.rows:
+        if payload and f'"token_hash":"{token_hash}"' in payload:
+            return int(attempt)
+    return None
+
+
+def _moves(executor: Executor, assignments: str, where: str, params: dict[str, Any]) -> bool:
+    # The actor of a settlement is whoever claimed the attempt: the head knows, and the token proves it.
+    statements = moved("c4a_effect", assignments, where, params, advance_by=ADVANCE_SETTLED, append_by=APPEND_SETTLED)
+    return executor.trip(statements)[0].count > 0
+
+
+def _params(organization: str, run: str, key: str, token: str, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return entry_params(kind, payload_text(payload), "") | {
+        "organization": organization,
+        "run": run,
+        "key": key,
+        "token_hash": _hash(token),
+    }
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
