@@ -89,13 +89,22 @@ def redis_url(run_folder: Path, worker_id: str) -> str:
     return url
 
 
+@pytest.fixture
+def committing_db(transactional_db: None) -> Iterator[None]:
+    """The server's database with real transactions; the record is empty again afterwards. See `tests.committing`."""
+    yield
+    from tests.committing import record_empty
+
+    record_empty()
+
+
 def _template_make(server: str) -> str:
     import psycopg
 
     from c4a.record import schema
 
     url = services.database_create(server, prefix=TEMPLATE)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(url) as connection:
         schema.upgrade(connection)
     return url.rsplit("/", 1)[1]
 
