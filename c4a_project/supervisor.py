@@ -78,8 +78,8 @@ class Supervisor:
         self._stopping = False
         self._width = max(len(program.name) for program in programs)
 
-    def start(self, is_ready: Callable[[], bool], *, seconds: float) -> None:
-        """Start all and return when `is_ready` says so, asked a few times a second.
+    def start(self, is_ready: Callable[[], bool], *, seconds: float) -> bool:
+        """Start all; True as soon as `is_ready` says so, asked a few times a second; False if a signal came first.
 
         Raises:
             StartFailed: a child ended twice, or `seconds` passed, before that; all children are ended.
@@ -89,11 +89,12 @@ class Supervisor:
         while not self._stopping:
             self._tick()
             if is_ready():
-                return
+                return True
             failed = next((child for child in self._children if child.crashes > 1), None)
             if failed is not None or time.monotonic() > deadline:
                 self.stop()
                 raise StartFailed(_failure_text(failed, seconds))
+        return False
 
     def run(self) -> None:
         """Keep all running until SIGINT, SIGTERM or SIGHUP, then end all and return."""

@@ -30,10 +30,10 @@ supervisor.BACKOFF_FIRST_SECONDS = 0.05
 supervisor.STOP_SECONDS = 1.0
 supervised = Supervisor([{", ".join(listed)}], environment=os.environ)
 try:
-    supervised.start(lambda: {ready}, seconds=5)
+    if supervised.start(lambda: {ready}, seconds=5):
+        print("ready", flush=True)
 except StartFailed as failure:
     sys.exit("start failed: " + str(failure))
-print("ready", flush=True)
 supervised.run()
 print("stopped", flush=True)
 """
@@ -125,6 +125,17 @@ def test_a_signal_ends_all_within_seconds(start: Start, number: int) -> None:
     assert supervised.process.wait(PATIENCE_SECONDS) == 0
     assert not is_running(child)
     assert "stopped" in supervised.text()
+
+
+def test_a_signal_before_everything_is_ready_ends_all_too(start: Start) -> None:
+    supervised = start({"web": FOREVER}, ready="False")
+    child = supervised.number_after("number")
+
+    supervised.process.terminate()
+
+    assert supervised.process.wait(PATIENCE_SECONDS) == 0
+    assert not is_running(child)
+    assert "ready" not in supervised.text()
 
 
 def test_a_child_that_ignores_the_request_and_its_own_child_are_ended(start: Start) -> None:

@@ -47,20 +47,22 @@ class Command(BaseCommand):
             self._stage("Collecting static files", environment, "collectstatic", "--noinput", "--verbosity", "0")
             demo = json.loads(self._stage("Making the demo organization and its agent key", environment, "demo_organization"))
             supervisor = Supervisor(_programs(listener), environment=environment)
-            self._start(supervisor, listener, address)
-            link = self._stage("", environment, "sign_in_link", "--base-url", address).strip()
-            _announce(address, demo["key_file"], link)
+            if self._start(supervisor, listener, address):
+                link = self._stage("", environment, "sign_in_link", "--base-url", address).strip()
+                _announce(address, demo["key_file"], link)
             supervisor.run()
             print("Stopped.", flush=True)
 
-    def _start(self, supervisor: Supervisor, listener: socket.socket, address: str) -> None:
+    def _start(self, supervisor: Supervisor, listener: socket.socket, address: str) -> bool:
         print(f"Starting web, worker and beat at {address} …", flush=True)
         began = time.monotonic()
         try:
-            supervisor.start(lambda: _is_ready(listener.getsockname()[1]), seconds=READY_SECONDS)
+            ready = supervisor.start(lambda: _is_ready(listener.getsockname()[1]), seconds=READY_SECONDS)
         except StartFailed as failure:
             raise CommandError(str(failure)) from None
-        print(f"Ready after {time.monotonic() - began:.0f} s.", flush=True)
+        if ready:
+            print(f"Ready after {time.monotonic() - began:.0f} s.", flush=True)
+        return ready
 
     def _stage(self, text: str, environment: dict[str, str], *command: str) -> str:
         """Run one management command in a process of its own, with this address in its settings; returns what it printed."""
@@ -80,7 +82,7 @@ class Command(BaseCommand):
 
 def _programs(listener: socket.socket) -> list[Program]:
     descriptor = listener.fileno()
-    celery = [sys.executable, "-m", "celery", "--app", "c4a_project"]
+    celery = [sys.executable, "-m", "celery", "--quiet", "--app", "c4a_project"]
     # Threads: a worker of one process starts quickly and SQLite has one writer anyway.
     worker = [*celery, "worker", "--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle", "--loglevel", "warning"]
     beat = [*celery, "beat", "--loglevel", "warning", "--pidfile="]
