@@ -82,7 +82,8 @@ class Command(BaseCommand):
 
 def _programs(listener: socket.socket) -> list[Program]:
     descriptor = listener.fileno()
-    celery = [sys.executable, "-m", "celery", "--quiet", "--app", "c4a_project"]
+    # One machine, one user: what Celery says to root about shared machines only hides the sign-in link.
+    celery = [sys.executable, "-W", "ignore:You're running the worker", "-m", "celery", "--quiet", "--app", "c4a_project"]
     # Threads: a worker of one process starts quickly and SQLite has one writer anyway.
     worker = [*celery, "worker", "--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle", "--loglevel", "warning"]
     beat = [*celery, "beat", "--loglevel", "warning", "--pidfile="]
