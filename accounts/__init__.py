@@ -1,0 +1,1 @@
+"""Organizations, their people and agents, and the keys agents and services sign in with."""

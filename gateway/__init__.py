@@ -1,0 +1,1 @@
+"""Agents' REST for effects."""

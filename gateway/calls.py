@@ -1,0 +1,115 @@
+"""From a claim's body to a call with its digests: the server computes every digest, whatever a client sends along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from c4a import canonical, keys
+from c4a.errors import InvalidArguments, RequestRefused
+from c4a.record.types import MAX_RESULT_BYTES, Call, Claimant
+from c4a.tree import TAG
+
+_DECODER: Final = json.JSONDecoder()
+_MAP: Final = f'{{"{TAG}":"map",'
+_TAGGED: Final = f'{{"{TAG}":'
+_RESULT_DEPTH: Final = 408
+"""A tag adds one level of JSON to the level of the value it holds (200)."""
+
+
+def call_from_body(body: Mapping[str, Any], organization: str) -> Call:
+    """The call that a body asks for, every digest computed here.
+
+    Raises:
+        InvalidArguments: arguments without a stable form, or none at all.
+        RequestRefused: a digest that came along says something else; field `errors`.
+    """
+    codec = _arguments_codec(body)
+    arguments = canonical.canonical_from_codec(codec)
+    if not arguments.startswith("{") or (arguments.startswith(_TAGGED) and not arguments.startswith(_MAP)):
+        raise InvalidArguments("args: expected an object of parameter names to values.", parameter="args")
+    tool, explicit = body["tool"], body["explicit_key"]
+    exclude: tuple[str, ...] = body["exclude"]
+    reduced = arguments_without(arguments, exclude) if exclude else arguments
+    digest = keys.call_digest(tool, arguments)
+    if explicit is None:
+        key = keys.effect_key(organization, body["run"], tool, arguments=reduced)
+    else:
+        key = keys.effect_key(organization, body["run"], tool, explicit_key=explicit)
+    args_digest = keys.call_digest(tool, reduced) if exclude else digest
+    _refuse_other(body, key=key, call_digest=digest, args_digest=args_digest)
+    return Call(
+        run=body["run"],
+        tool=tool,
+        arguments=arguments,
+        arguments_codec=codec,
+        call_digest=digest,
+        args_digest=args_digest,
+        key=key,
+        explicit_key=explicit,
+        gated=body["gated"],
+        parent=body["parent"],
+        exclude=exclude,
+    )
+
+
+def claimant_from_body(body: Mapping[str, Any], actor: str) -> Claimant:
+    """Who claims; the actor is the key's, never the body's."""
+    return Claimant(token=body["token"], actor=actor, holder=body["holder"], lease_seconds=body["lease_seconds"])
+
+
+def result_from_body(body: Mapping[str, Any]) -> str | None:
+    """Codec text of the result a body carries, plain or in codec text; None if it carries none.
+
+    Raises:
+        InvalidArguments: both, text that is no JSON, or a result over the limit.
+    """
+    plain, codec = body["result"], body["result_codec"]
+    if plain is not None and codec is not None:
+        raise InvalidArguments("result: expected either result or result_codec, got both.", parameter="result")
+    if codec is not None:
+        canonical.parse_json(codec, limit_bytes=MAX_RESULT_BYTES, depth=_RESULT_DEPTH, root="result_codec")
+        return str(codec)
+    if plain is None:
+        return None
+    # One more object around it, taken off again: the library's writer of plain JSON takes an object.
+    return canonical.plain_arguments_codec({"result": plain})[len('{"result":') : -1]
+
+
+def arguments_without(arguments: str, names: tuple[str, ...]) -> str:
+    """Canonical text of an object without some of its members: the rest is cut out as it stands, so no digit changes."""
+    if arguments.startswith(_MAP):
+        raise InvalidArguments(f"exclude: a tool with a parameter named {TAG} cannot leave out others.", parameter="exclude")
+    kept: list[str] = []
+    at = 1
+    while arguments[at] != "}":
+        start = at + (arguments[at] == ",")
+        name, at = _DECODER.raw_decode(arguments, start)
+        _, at = _DECODER.raw_decode(arguments, at + 1)
+        if name not in names:
+            kept.append(arguments[start:at])
+    return "{" + ",".join(kept) + "}"
+
+
+def _arguments_codec(body: Mapping[str, Any]) -> str:
+    plain, codec = body["arguments"], body["arguments_codec"]
+    if (plain is None) == (codec is None):
+        raise InvalidArguments(
+            f"args: expected either arguments (plain JSON) or arguments_codec, got {'neither' if plain is None else 'both'}.",
+            parameter="args",
+        )
+    return codec if codec is not None else canonical.plain_arguments_codec(plain)
+
+
+def _refuse_other(body: Mapping[str, Any], **computed: str) -> None:
+    errors = [
+        {"field": name, "problem": f"computed {value} here, got {body[name]}"}
+        for name, value in computed.items()
+        if body[name] is not None and body[name] != value
+    ]
+    if errors:
+        raise RequestRefused(
+            "A digest that was sent along is not that of this call: client and server do not mean the same action. Nothing was written.",
+            errors=errors,
+        )

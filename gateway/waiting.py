@@ -1,0 +1,194 @@
+"""Long waits: an async view that holds no database connection while it waits.
+
+PostgreSQL wakes it by NOTIFY, through one listening connection a process. Elsewhere, and in case a notice was lost, it looks again,
+ever more slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+
+from c4a.errors import C4AError, EffectUnknown
+from c4a.record.dialects import POSTGRESQL, Statement
+from gateway.api import Answer, ApiView, Incoming, Operation, answer_response, incoming_read
+from gateway.effects import KEY_PATH, STATES
+from gateway.fields import Fields, identifier, seconds
+from gateway.problems import problem_response, unexpected_response
+from ledger.executor import executor_default
+
+logger = logging.getLogger(__name__)
+
+CHANNEL: Final = "c4a_effect"
+FIRST_PAUSE_SECONDS: Final = 0.02
+MOST_PAUSE_SECONDS: Final = 0.5
+RECHECK_SECONDS: Final = 2.0
+"""With notices: how often to look all the same, since LISTEN fails silently through some poolers."""
+RECONNECT_SECONDS: Final = 2.0
+
+_ANSWER: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "key": {"type": "string"},
+        "state": {"type": "string", "enum": list(STATES)},
+        "attempt": {"type": "integer"},
+        "settled": {"type": "boolean", "description": "False if it is still running: ask again."},
+    },
+}
+_NOTE_WAITER: Final = """
+UPDATE c4a_effect SET waited = 1
+WHERE organization = :organization AND key = :key AND state = 'running' AND waited = 0"""
+_LOOK: Final = "SELECT state, attempt FROM c4a_effect WHERE organization = :organization AND key = :key"
+
+
+class WaitEffect(ApiView):
+    """`GET wait/effects/{key}`."""
+
+    _query = Fields(
+        {
+            "run": identifier("The run, if the key alone is not enough."),
+            "seconds": seconds(
+                "How long to wait at most.", least=0, most=settings.WAIT_SECONDS_MAX, default=float(settings.WAIT_SECONDS_MAX)
+            ),
+        }
+    )
+    operations = {"get": Operation("effect_wait", frozenset({"act", "read"}), _ANSWER, query=_query, paths=KEY_PATH)}
+
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+        """As any address; key and state are read in threads that keep no connection."""
+        try:
+            operation, handler = self.operation_of(request)
+            given = await _in_thread(incoming_read)(request, operation)
+            return answer_response(await handler(given, **kwargs))
+        except C4AError as error:
+            return problem_response(error)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the client gets a problem document)
+            return unexpected_response(error)
+
+    async def get(self, given: Incoming, key: str) -> Answer:
+        """Wait until an action is no longer running, at most 60 s.
+
+        Answers its state at once if it is not running, else as soon as it is settled or the time is over.
+        """
+        deadline = time.monotonic() + given.query["seconds"]
+        where = {"organization": given.caller.organization, "key": key, "run": given.query["run"]}
+        pause = FIRST_PAUSE_SECONDS
+        async with notices(key) as woken:
+            while True:
+                state, attempt = await _in_thread(effect_look)(where)
+                remaining = deadline - time.monotonic()
+                if state != "running" or remaining <= 0:
+                    return Answer({"key": key, "state": state, "attempt": attempt, "settled": state != "running"})
+                woken.clear()
+                await _wait(woken, min(remaining, RECHECK_SECONDS if _has_notices() else pause))
+                pause = min(pause * 1.5, MOST_PAUSE_SECONDS)
+
+
+def effect_look(where: Mapping[str, Any]) -> tuple[str, int]:
+    """State and attempt, having said that somebody waits, so that the settlement sends a notice. One trip.
+
+    Raises:
+        EffectUnknown: no such effect in this organization.
+    """
+    narrowed = " AND run = :run" if where["run"] is not None else ""
+    executor = executor_default()
+    look = Statement(_LOOK + narrowed, where)
+    if executor.dialect is POSTGRESQL:
+        result = executor.trip([Statement(_NOTE_WAITER + narrowed, where), look])[1]
+    else:
+        result = executor.read([look])[0]
+    if not result.rows:
+        raise EffectUnknown(f"No action with key {where['key']} in this organization.", key=where["key"])
+    return str(result.rows[0][0]), int(result.rows[0][1])
+
+
+class Listener:
+    """One connection of one event loop that listens for settled effects, while anybody waits."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, set[asyncio.Event]] = {}
+        self.ready = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to listen, if that has not begun."""
+        if self.task is None or self.task.done():
+            self.ready.clear()
+            self.task = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        import psycopg
+
+        while self.waiting:
+            try:
+                async with await psycopg.AsyncConnection.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as listening:
+                    await listening.execute(f"LISTEN {CHANNEL}")
+                    self.ready.set()
+                    while self.waiting:
+                        async for notice in listening.notifies(timeout=RECHECK_SECONDS):
+                            self.wake(notice.payload)
+            except psycopg.Error as error:
+                # Waiters go on by looking again.
+                logger.warning("Listening for settled effects broke off: %s", error)
+                self.ready.set()
+                await asyncio.sleep(RECONNECT_SECONDS)
+
+    def wake(self, key: str) -> None:
+        """Wake whoever waits for this effect."""
+        for woken in self.waiting.get(key, ()):
+            woken.set()
+
+
+_listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def notices(key: str) -> AsyncIterator[asyncio.Event]:
+    """An event that is set whenever the effect may have been settled; never set where there are no notices."""
+    woken = asyncio.Event()
+    if not _has_notices():
+        yield woken
+        return
+    listener = _listeners.setdefault(asyncio.get_running_loop(), Listener())
+    listener.waiting.setdefault(key, set()).add(woken)
+    listener.start()
+    try:
+        # Listening must have begun before the look, else a settlement between the two would go unheard.
+        await _wait(listener.ready, RECHECK_SECONDS)
+        yield woken
+    finally:
+        listener.waiting[key].discard(woken)
+        if not listener.waiting[key]:
+            del listener.waiting[key]
+
+
+async def _wait(woken: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(woken.wait(), seconds)
+
+
+def _has_notices() -> bool:
+    return connection.vendor == "postgresql"
+
+
+def _in_thread(function: Any) -> Any:
+    """Run in a pool of threads, and give the connection back before the wait goes on."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        finally:
+            if not connection.in_atomic_block:
+                connection.close()
+
+    return sync_to_async(run, thread_sensitive=False)

@@ -1,0 +1,186 @@
+"""The record's statements over Django's connection: one transaction, and on PostgreSQL one round trip.
+
+Inside an open `atomic` block the statements join it, so that a verb of the record and rows of Django's own tables
+(a role and its entry) are one commit. Outside one, each trip is its own durable transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import Error as DjangoError
+
+from c4a.errors import RecordUnreachable
+from c4a.record import sqlite
+from c4a.record.dialects import NOTHING, POSTGRESQL, SQLITE, Dialect, Executor, Result, Statement
+from c4a.record.keyring import Keyring
+
+if TYPE_CHECKING:
+    import psycopg
+
+PAUSES_SECONDS: Final = (0.0, 0.02, 0.1, 0.5)
+"""A trip is run again if the database asks for it (40001, 40P01) or the connection is lost: each statement is guarded,
+so a trip whose COMMIT was lost may run twice."""
+REPEATED_STATES: Final = frozenset({"40001", "40P01"})
+
+
+class DjangoExecutor:
+    """Implements `c4a.record.dialects.Executor` over one of Django's connections of the current thread."""
+
+    def __init__(self, alias: str = DEFAULT_DB_ALIAS) -> None:
+        self.alias = alias
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        """Django's connection of this thread."""
+        return connections[self.alias]
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which database this is."""
+        return SQLITE if self.connection.vendor == "sqlite" else POSTGRESQL
+
+    def trip(self, statements: Sequence[Statement]) -> list[Result]:
+        """Run all statements in one transaction; on PostgreSQL in one round trip.
+
+        Raises:
+            RecordUnreachable: the database could not be reached.
+            RecordDamaged, LedgerError: the database refused a statement.
+        """
+        return self._run(statements, write=True)
+
+    def read(self, statements: Sequence[Statement]) -> list[Result]:
+        """Run SELECTs without taking a write lock; on PostgreSQL in one round trip. Raises as `trip`."""
+        return self._run(statements, write=False)
+
+    def clock(self) -> int:
+        """The database's clock in µs since 1970."""
+        if self.connection.vendor == "sqlite":
+            return sqlite.now_micros()
+        return int(self.read([Statement("SELECT {now}", {})])[0].rows[0][0])
+
+    def _run(self, statements: Sequence[Statement], *, write: bool) -> list[Result]:
+        connection = self.connection
+        run = _run_sqlite if connection.vendor == "sqlite" else _run_postgresql
+        if not connection.in_atomic_block:
+            return run(connection, statements, own=write)
+        try:
+            return run(connection, statements, own=False)
+        except Exception:
+            connection.needs_rollback = True
+            raise
+
+
+_DEFAULT: Final = DjangoExecutor()
+
+
+def executor_default() -> Executor:
+    """The executor over the default database; it holds nothing of its own, so every thread may share it."""
+    return _DEFAULT
+
+
+@cache
+def keyring_default() -> Keyring:
+    """The secrets that sign this server's approvals."""
+    return Keyring(settings.RECORD_SECRET.encode(), [secret.encode() for secret in settings.OLD_RECORD_SECRETS])
+
+
+def connection_prepare(sender: object, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    """Give a new connection what the statements need: on SQLite the digest function, on PostgreSQL prepared statements."""
+    if connection.vendor == "sqlite":
+        sqlite.prepare_connection(connection.connection)
+        return
+    from psycopg.types.numeric import Int8Dumper
+
+    # Else an integer's size chooses its type, and one text becomes three prepared statements.
+    connection.connection.adapters.register_dumper(int, Int8Dumper)
+    if settings.DATABASE_PREPARE and connection.connection.prepare_threshold is None:
+        # Django turns prepared statements off for poolers' sake. Its own client-side cursors never prepare.
+        connection.connection.prepare_threshold = 1
+
+
+def _run_sqlite(connection: BaseDatabaseWrapper, statements: Sequence[Statement], *, own: bool) -> list[Result]:
+    connection.ensure_connection()
+    raw: sqlite3.Connection = connection.connection
+    if not own:
+        return sqlite.SqliteExecutor(raw).read(statements)
+    with _queue(connection) as queue:
+        return sqlite.SqliteExecutor(raw, queue).trip(statements)
+
+
+@contextmanager
+def _queue(connection: BaseDatabaseWrapper) -> Iterator[int | None]:
+    """The file whose lock makes writers take turns, the same one a local record uses; none for a database in memory."""
+    name = str(connection.settings_dict["NAME"])
+    if not os.path.isabs(name):
+        yield None
+        return
+    # Opened anew, since a lock belongs to one opening: threads that shared it would not wait for each other.
+    queue = os.open(f"{name}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield queue
+    finally:
+        os.close(queue)
+
+
+def _run_postgresql(connection: BaseDatabaseWrapper, statements: Sequence[Statement], *, own: bool) -> list[Result]:
+    import psycopg
+
+    from c4a.record.postgres import explained
+
+    joined = connection.in_atomic_block
+    lost: Exception | None = None
+    for pause in PAUSES_SECONDS[:1] if joined else PAUSES_SECONDS:
+        time.sleep(pause)
+        try:
+            connection.ensure_connection()
+            return _pipeline(connection.connection, statements)
+        except psycopg.Error as error:
+            lost = error
+            if not _is_lost(connection.connection) and (joined or error.sqlstate not in REPEATED_STATES):
+                raise explained(error) from error
+        except DjangoError as error:
+            # Django's own wrapping of a connection that could not be opened.
+            lost = error
+        if not joined and (connection.connection is None or _is_lost(connection.connection)):
+            connection.close()
+    said = str(lost).strip().splitlines()[0] if str(lost).strip() else type(lost).__name__
+    raise RecordUnreachable(f"The database did not answer ({said}): a repeat with the same token is safe.") from lost
+
+
+def _pipeline(raw: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[Result]:
+    """One pipeline: between two syncs the server runs the statements as one transaction, so no BEGIN or COMMIT is sent.
+
+    Inside `atomic` the connection has begun one, or psycopg begins it here.
+    """
+    import psycopg
+
+    cursors: list[psycopg.Cursor[Any] | None] = []
+    with raw.pipeline():
+        for statement in statements:
+            text = POSTGRESQL.render(statement.sql)
+            # A server-binding cursor; Django's own binds on the client, which would send a new text each time.
+            cursors.append(psycopg.Cursor(raw).execute(text, statement.params) if text else None)
+    return [_result(cursor) for cursor in cursors]
+
+
+def _result(cursor: psycopg.Cursor[Any] | None) -> Result:
+    if cursor is None:
+        return NOTHING
+    if cursor.description is None:
+        return Result(max(cursor.rowcount, 0), [])
+    rows = cursor.fetchall()
+    return Result(len(rows), rows)
+
+
+def _is_lost(raw: psycopg.Connection[Any] | None) -> bool:
+    return raw is not None and (raw.closed or raw.broken)
