@@ -51,8 +51,8 @@ bench: environment-test
 	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(BIN)/python "$$file" || exit 1; done
 
 lock: environment-test
-	@.ci/lock
+	@.ci/lock $(UPGRADE)
 
 clean:
-	@rm -rf .venv .venv.lock var build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-library .venv.lock var build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

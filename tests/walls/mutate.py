@@ -24,7 +24,7 @@ from tests import services
 from tests.walls.mutations import MUTATIONS, Mutation
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-LEFT_OUT: Final = (".git", ".venv", "var", "build", "__pycache__", ".mypy_cache", ".ruff_cache", ".hypothesis", "*.egg-info")
+LEFT_OUT: Final = (".git", ".venv*", "var", "build", "__pycache__", ".mypy_cache", ".ruff_cache", ".hypothesis", "*.egg-info")
 SECONDS: Final = 180.0
 PASSED, FAILED = 0, 1  # pytest's exit codes; any other means that the tests did not run
 

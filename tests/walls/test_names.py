@@ -27,7 +27,7 @@ def files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode == 0:
         return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
-    hidden = {".venv", "var", "build", "__pycache__"}
+    hidden = {".venv", ".venv-library", "var", "build", "__pycache__"}
     return [path for path in ROOT.rglob("*") if path.is_file() and not hidden & set(path.relative_to(ROOT).parts)]
 
 
