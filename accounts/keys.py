@@ -128,10 +128,9 @@ def _allowed(scopes: Iterable[str], roles: Any) -> set[str]:
     return {scope for scope in scopes if _ROLES_FOR[scope] & set(roles)}
 
 
-def _moment(value: Any) -> datetime:
+def _moment(given: datetime | str) -> datetime:
     """SQLite's raw read gives text without a zone; both databases keep UTC."""
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+    value = datetime.fromisoformat(given) if isinstance(given, str) else given
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     return value

@@ -24,12 +24,13 @@ class OrganizationMiddleware:
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
-        if iscoroutinefunction(get_response):
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Hand the request on with its organization."""
-        if iscoroutinefunction(self):
+        if self.is_async:
             return self._later(request)
         request_set_organization(request)
         return cast(HttpResponseBase, self.get_response(request))
@@ -42,9 +43,9 @@ class OrganizationMiddleware:
 def request_set_organization(request: HttpRequest) -> None:
     """Choose the membership the session names, else the person's first. One query for a signed-in person, none for others."""
     member = _member(request)
-    request.organization = member.organization_id if member else ""
-    request.roles = frozenset(member.roles) if member else frozenset()
-    request.actor = member.subject if member else f"user:{request.user.pk}"
+    request.organization = member.organization_id if member else ""  # type: ignore[attr-defined]
+    request.roles = frozenset(member.roles) if member else frozenset()  # type: ignore[attr-defined]
+    request.actor = member.subject if member else f"user:{request.user.pk}"  # type: ignore[attr-defined]
 
 
 def _member(request: HttpRequest) -> Member | None:

@@ -107,14 +107,13 @@ class ApiView(APIView):
     """One address. A subclass lists its `operations` and has a handler per method: `def post(self, given, **path) -> Answer`."""
 
     operations: ClassVar[Mapping[str, Operation]] = {}
-    authentication_classes: ClassVar[list[Any]] = []
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for method, operation in cls.__dict__.get("operations", {}).items():
             setattr(cls, method, _documented(operation, getattr(cls, method)))
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Check, call the handler, and write its answer; every error is a problem document."""
         try:
             operation, handler = self.operation_of(request)

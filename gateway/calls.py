@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 
 from c4a import canonical, keys
@@ -73,8 +75,24 @@ def result_from_body(body: Mapping[str, Any]) -> str | None:
         return str(codec)
     if plain is None:
         return None
+    return result_codec(plain)
+
+
+def result_codec(plain: object) -> str:
+    """Codec text of a result that came as plain JSON, from `parse_json`. A number that a double holds is one, however it was written."""
     # One more object around it, taken off again: the library's writer of plain JSON takes an object.
-    return canonical.plain_arguments_codec({"result": plain})[len('{"result":') : -1]
+    return canonical.plain_arguments_codec({"result": _with_floats(plain)})[len('{"result":') : -1]
+
+
+def _with_floats(value: Any) -> Any:
+    if type(value) is Decimal:
+        number = float(value)
+        return number if isfinite(number) and Decimal(repr(number)) == value else value
+    if type(value) is list:
+        return [_with_floats(item) for item in value]
+    if type(value) is dict:
+        return {name: _with_floats(item) for name, item in value.items()}
+    return value
 
 
 def arguments_without(arguments: str, names: tuple[str, ...]) -> str:

@@ -44,9 +44,7 @@ _LEASE: Final = seconds(
     "How long the claim is believed alive without a heartbeat.", least=1, most=MAX_LEASE_SECONDS, default=DEFAULT_LEASE_SECONDS
 )
 _ATTEMPT: Final = integer("The attempt that this is about.", least=1, required=True)
-_GRACE: Final = seconds(
-    "How long after its lease a silent claim may still be running.", least=0, most=MAX_SECONDS, default=DEFAULT_GRACE_SECONDS
-)
+_GRACE: Final = seconds("How long after its lease it may still run.", least=0, most=MAX_SECONDS, default=DEFAULT_GRACE_SECONDS)
 _RESULT: Final = {
     "result": any_json("The result as plain JSON."),
     "result_codec": codec("The result as typed codec text, instead of `result`."),

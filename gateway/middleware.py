@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
@@ -43,7 +43,8 @@ class ApiMiddleware:
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
-        if iscoroutinefunction(get_response):
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
@@ -51,7 +52,7 @@ class ApiMiddleware:
         mine = request.path_info.startswith(PREFIX) or request.path_info in PROBES
         if not mine:
             return self.get_response(request)
-        if iscoroutinefunction(self):
+        if self.is_async:
             return _answer_later(request)
         return _answer(request)
 
@@ -91,7 +92,7 @@ def _view(request: HttpRequest) -> tuple[Callable[..., Any], tuple[Any, ...], di
         response = problem_response(NoSuchAddress(f"There is nothing at {request.path_info[:200]}: see /api/v1/openapi.json."))
         return (lambda _request: response), (), {}
     request.resolver_match = match
-    return cast(Callable[..., Any], match.func), match.args, match.kwargs
+    return match.func, match.args, match.kwargs
 
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:

@@ -104,7 +104,7 @@ class Metrics(ApiView):
 
     operations = {"get": Operation("metrics", frozenset({"read", "admin"}), {"type": "string"})}
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """As any address, but the answer is Prometheus text."""
         try:
             operation, _ = self.operation_of(request)

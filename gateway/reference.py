@@ -38,7 +38,7 @@ def api_reference(request: HttpRequest) -> HttpResponse:
 @cache
 def operations_shown() -> tuple[Shown, ...]:
     """The operations in the order of their addresses; made once a process."""
-    document = SchemaGenerator().get_schema(request=None, public=True)
+    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return tuple(_shown(path, method, operation) for path, methods in document["paths"].items() for method, operation in methods.items())
 
 

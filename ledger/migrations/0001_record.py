@@ -20,5 +20,5 @@ class Migration(migrations.Migration):
     """Never reversed: an append-only record is not dropped by a migration."""
 
     initial = True
-    dependencies: list[tuple[str, str]] = []
+    dependencies = []
     operations = [migrations.RunPython(upgrade, elidable=False)]
