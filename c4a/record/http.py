@@ -236,7 +236,7 @@ class ServerRecord:
         cursor: int | None = after
         while cursor is not None and len(found) < limit:
             query = {"key": key, "after": cursor, "limit": min(PAGE, limit - len(found))}
-            page = self._get(f"runs/{quote(run, safe='')}/entries", query)
+            page = self._get(f"runs/{_part(run)}/entries", query)
             found += [Entry(**entry) for entry in page["entries"]]
             cursor = page["next"]
         return found
@@ -402,9 +402,14 @@ def _effect(answer: Mapping[str, Any]) -> Effect:
     return Effect(**values)  # type: ignore[arg-type]
 
 
+def _part(name: str) -> str:
+    """A name as one part of an address; dots too, since clients take `..` for the folder above."""
+    return quote(name, safe="").replace(".", "%2E")
+
+
 def _stopped(run: str | None, agent: str | None) -> str:
     if run is not None and agent is None:
-        return f"runs/{quote(run, safe='')}"
+        return f"runs/{_part(run)}"
     if agent is not None and run is None:
-        return f"agents/{quote(agent.removeprefix('agent:'), safe='')}"
+        return f"agents/{_part(agent.removeprefix('agent:'))}"
     raise RequestRefused(f"name either a run or an agent, got run={run!r} and agent={agent!r}")
