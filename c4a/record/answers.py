@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from c4a.errors import RequestRefused
 from c4a.record.claim import APPROVAL_DOMAIN, approval_fields
-from c4a.record.dialects import LOCK_ACTION, Executor, Statement, lock_number
+from c4a.record.dialects import LOCK_ACTION, Executor, Statement, action_lock
 from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params, moved, payload_text
 from c4a.record.keyring import Keyring
 
@@ -120,5 +120,5 @@ def _params(organization: str, run: str, call_digest: str, tool: str, kind: str,
         "run": run,
         "key": call_digest,
         "tool": tool,
-        "action_lock": lock_number(organization, run, call_digest),
+        **action_lock(organization, run, call_digest),
     }

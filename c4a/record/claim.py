@@ -24,7 +24,7 @@ from c4a.errors import (
     LedgerError,
     RecordDamaged,
 )
-from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Result, Statement, lock_number
+from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Result, Statement, action_lock, run_lock
 from c4a.record.doubt import BODY_ENDED, mark_lapsed
 from c4a.record.entries import APPEND_INTENT, advance, entry_params, payload_text
 from c4a.record.keyring import Keyring
@@ -125,6 +125,13 @@ FROM (SELECT 1 AS one) AS always
 LEFT JOIN c4a_effect AS h ON h.organization = :organization AND h.run = :run AND h.key = :key
 LEFT JOIN c4a_entry AS r ON r.organization = h.organization AND r.run = h.run AND r.key = h.key AND r.seq = h.result_seq
     AND r.kind = 'effect.done'"""  # noqa: S608
+
+_LOOK: Final = f"""
+SELECT {{now}} AS read_at, {_SEEN_COLUMNS}
+FROM c4a_effect AS h
+LEFT JOIN c4a_entry AS r ON r.organization = h.organization AND r.run = h.run AND r.key = h.key AND r.seq = h.result_seq
+    AND r.kind = 'effect.done'
+WHERE h.organization = :organization AND h.run = :run AND h.key = :key"""  # noqa: S608
 
 _SEE_FROZEN: Final = """
 SELECT 'run', f.frozen_by, f.frozen_at, f.frozen_note FROM c4a_run AS f
@@ -248,11 +255,14 @@ def claim(executor: Executor, organization: str, call: Call, claimant: Claimant,
     """
     params = claim_params(organization, call, claimant)
     if executor.dialect.reads_are_cheap:
-        seen = _seen(executor.read([Statement(_SEE, params)])[0])
-        if seen.state is not None and seen.state != "not_done":
+        seen = _look(executor, params)
+        if seen is not None and seen.state != "not_done":
             return _settled(executor, seen, call, params)
     for _ in range(MAX_ROUNDS):
-        seen = _begin_gated(executor, call, params, keyring) if call.gated else _begin_plain(executor, params)
+        begun = _begin_gated(executor, call, params, keyring) if call.gated else _begin_plain(executor, call, params)
+        if begun is None:
+            return Grant(run=call.run, key=call.key, attempt=1, epoch=0)
+        seen = begun
         if seen.state == "not_done":
             seen = _begin_again(executor, seen, call, params, keyring)
         if seen.state is None:
@@ -294,8 +304,7 @@ def reclaim(
         text = _RECLAIM_OWN_YES
     results = executor.trip(
         [
-            Statement(LOCK_RUN_SHARED, params),
-            Statement(LOCK_ACTION, params) if call.gated else Statement("", params),
+            *_locks(executor, call, params),
             Statement(text, params),
             Statement(APPEND_AGAIN, params, after_change=True),
             Statement(_SEE, params),
@@ -314,11 +323,11 @@ def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: b
     """Everything the claim's statements need, the intent's payload included."""
     token_hash = hashlib.sha256(claimant.token.encode()).hexdigest()
     payload: dict[str, Any] = {
-        "tool": call.tool,
+        "args_digest": call.args_digest,
         "arguments": call.arguments,
         "call_digest": call.call_digest,
-        "args_digest": call.args_digest,
         "token_hash": token_hash,
+        "tool": call.tool,
     }
     if call.arguments_codec != call.arguments:
         payload["codec"] = call.arguments_codec
@@ -328,7 +337,8 @@ def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: b
         payload["parent"] = call.parent
     if resend:
         payload["resend"] = True
-    return entry_params("effect.running", payload_text(payload), claimant.actor) | {
+    return {
+        **entry_params("effect.running", payload_text(payload), claimant.actor),
         "organization": organization,
         "run": call.run,
         "key": call.key,
@@ -341,8 +351,6 @@ def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: b
         "token_hash": token_hash,
         "holder": claimant.holder,
         "lease": int(claimant.lease_seconds * 1_000_000),
-        "run_lock": lock_number(organization, call.run),
-        "action_lock": lock_number(organization, call.run, call.call_digest),
     }
 
 
@@ -354,18 +362,28 @@ def approval_fields(
     return [organization, run, tool, call_digest, key, approval, by, str(at), "-" if expires_at is None else str(expires_at)]
 
 
-def _begin_plain(executor: Executor, params: dict[str, Any]) -> _Seen:
+def _locks(executor: Executor, call: Call, params: dict[str, Any]) -> list[Statement]:
+    if executor.dialect.writers_take_turns:
+        return []
+    locks = [Statement(LOCK_RUN_SHARED, run_lock(params["organization"], call.run))]
+    if call.gated:
+        locks.append(Statement(LOCK_ACTION, action_lock(params["organization"], call.run, call.call_digest)))
+    return locks
+
+
+def _begin_plain(executor: Executor, call: Call, params: dict[str, Any]) -> _Seen | None:
+    """The head after the attempt to write it; None if this very claim wrote it and the database could tell at once."""
     results = executor.trip(
         [
-            Statement(LOCK_RUN_SHARED, params),
+            *_locks(executor, call, params),
             *_start_run(params),
             Statement(_FIRST_PLAIN, params),
             Statement(APPEND_INTENT, params, after_change=True),
-            Statement(_SEE, params),
+            Statement(_SEE, params, after_none=True),
         ]
     )
     _run_started(params)
-    return _seen(results[-1])
+    return _seen(results[-1]) if results[-1].rows else None
 
 
 _runs_started: dict[tuple[str, str], None] = {}
@@ -392,8 +410,7 @@ def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring
     params.update(approval=yes.approval, mac=yes.mac)
     results = executor.trip(
         [
-            Statement(LOCK_RUN_SHARED, params),
-            Statement(LOCK_ACTION, params),
+            *_locks(executor, call, params),
             *_start_run(params),
             Statement(_SPEND_FIRST, params),
             Statement(_FIRST_GATED, params, after_change=True),
@@ -407,20 +424,17 @@ def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring
 def _begin_again(executor: Executor, seen: _Seen, call: Call, params: dict[str, Any], keyring: Keyring) -> _Seen:
     _refuse_conflict(executor, seen, call, params)
     again = params | {"attempt": seen.attempt, "was": "not_done", "was_kind": "effect.not_done", "spending": None, "approval": None}
-    locks = [Statement(LOCK_RUN_SHARED, again)]
     spend: list[Statement] = []
     text = _AGAIN_PLAIN
     if call.gated:
         yes = _find_yes(executor, call, params, keyring, own_only=False)
         again |= {"approval": yes.approval, "mac": yes.mac}
-        locks.append(Statement(LOCK_ACTION, again))
         text = _AGAIN_OWN_YES if yes.own else _AGAIN_NEW_YES
         if not yes.own:
             again["spending"] = yes.approval
             spend = [Statement(_SPEND_AGAIN, again)]
-    locks = [Statement(one.sql, again) for one in locks]
     results = executor.trip(
-        [*locks, *spend, Statement(text, again), Statement(APPEND_AGAIN, again, after_change=True), Statement(_SEE, again)]
+        [*_locks(executor, call, params), *spend, Statement(text, again), Statement(APPEND_AGAIN, again, after_change=True), Statement(_SEE, again)]
     )
     after = _seen(results[-1])
     if after.state == "not_done" and after.attempt == seen.attempt:
@@ -567,6 +581,12 @@ def _doubt_fields(seen: _Seen, call: Call) -> dict[str, Any]:
 
 def _ago(seen: _Seen) -> str:
     return f"{max(0.0, (seen.read_at - seen.last_at) / 1_000_000):.1f} s"
+
+
+def _look(executor: Executor, params: dict[str, Any]) -> _Seen | None:
+    """The head if there is one, by the shortest query: what a repeat costs where a read is cheap."""
+    rows = executor.read([Statement(_LOOK, params)])[0].rows
+    return _Seen(*rows[0]) if rows else None
 
 
 def _seen(result: Result) -> _Seen:

@@ -22,11 +22,14 @@ LOCK_ACTION: Final = "{lock_action}"
 
 
 class Statement(NamedTuple):
-    """One guarded statement. With `after_change`, a database that can look skips it when the statement before changed no row."""
+    """One guarded statement; the list is right if all of it runs. The flags let a database that can look save work:
+    with `after_change` it is skipped when the write before it changed no row, with `after_none` when that changed one.
+    """
 
     sql: str
     params: Mapping[str, Any]
     after_change: bool = False
+    after_none: bool = False
 
 
 class Result(NamedTuple):
@@ -49,6 +52,8 @@ class Dialect:
     """Replacement pattern for a `:name` parameter."""
     reads_are_cheap: bool
     """True where a read costs no network trip, so that a verb may look before it takes the write lock."""
+    writers_take_turns: bool
+    """True where a write transaction excludes every other, so that no lock of its own is needed."""
     _rendered: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def render(self, sql: str) -> str:
@@ -68,6 +73,7 @@ SQLITE: Final = Dialect(
     substitutions={"now": ":now", "lock_run_shared": "", "lock_run": "", "lock_action": ""},
     parameter=r":\1",
     reads_are_cheap=True,
+    writers_take_turns=True,
 )
 POSTGRESQL: Final = Dialect(
     name="postgresql",
@@ -79,6 +85,7 @@ POSTGRESQL: Final = Dialect(
     },
     parameter=r"%(\1)s",
     reads_are_cheap=False,
+    writers_take_turns=False,
 )
 
 
@@ -106,3 +113,13 @@ def lock_number(*parts: str) -> int:
     """
     text = "\x1f".join(parts)
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "big", signed=True)
+
+
+def run_lock(organization: str, run: str) -> Mapping[str, int]:
+    """The parameters of `LOCK_RUN` and `LOCK_RUN_SHARED`."""
+    return {"run_lock": lock_number(organization, run)}
+
+
+def action_lock(organization: str, run: str, call_digest: str) -> Mapping[str, int]:
+    """The parameters of `LOCK_ACTION`: one lock for each call of each run."""
+    return {"action_lock": lock_number(organization, run, call_digest)}

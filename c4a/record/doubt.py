@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, Final, Literal
 
 from c4a.errors import EffectInDoubt, EffectRunning, EffectUnknown, RequestRefused, StaleVerdict
-from c4a.record.dialects import LOCK_RUN_SHARED, Executor, Statement, lock_number
+from c4a.record.dialects import LOCK_RUN_SHARED, Executor, Statement, run_lock
 from c4a.record.entries import MOVED_AT, entry_params, moved, payload_text, was_written
 from c4a.record.reads import effect as read_effect
 from c4a.record.types import DEFAULT_GRACE_SECONDS, Effect, Verdict
@@ -163,7 +163,7 @@ def resolve(
         "attempt": attempt,
         "new_epoch": int(new_outside_key),
         "grace": _micros(grace_seconds),
-        "run_lock": lock_number(organization, found.run),
+        **run_lock(organization, found.run),
     }
     where = "state = 'in_doubt' AND attempt = :attempt"
     if verdict == "not_done" and not confirm_lapsed:

@@ -89,7 +89,10 @@ ADVANCE_BARE: Final = advance(attempt="0")
 
 def payload_text(payload: Mapping[str, Any]) -> str:
     """ASCII JSON, so that no character a database refuses (NUL, lone surrogate) ever stands in a column."""
-    return json.dumps(payload, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+    return _encode(payload)
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False).encode
 
 
 def entry_params(kind: str, payload: str, actor: str) -> dict[str, Any]:

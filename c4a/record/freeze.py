@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from c4a.errors import RequestRefused
-from c4a.record.dialects import LOCK_RUN, Executor, Statement, lock_number
+from c4a.record.dialects import LOCK_RUN, Executor, Statement, run_lock
 from c4a.record.entries import ADVANCE_BARE, APPEND_RUN, APPEND_SUBJECT, MOVED_AT, entry_params, moved, payload_text
 
 _OPEN_RUN: Final = """
@@ -56,7 +56,7 @@ def _write(executor: Executor, organization: str, run: str | None, agent: str | 
         return
     assert run is not None
     params = entry_params(f"run.{what}", payload_text({"note": note}), by) | {
-        "organization": organization, "run": run, "key": "run", "note": note, "run_lock": lock_number(organization, run),
+        "organization": organization, "run": run, "key": "run", "note": note, **run_lock(organization, run),
     }  # fmt: skip
     executor.trip([Statement(LOCK_RUN, params), Statement(_OPEN_RUN, params), *_move("c4a_run", assignments, params, where)])
 

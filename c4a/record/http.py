@@ -290,7 +290,8 @@ class ServerRecord:
         self._sent.again = False
         lost = ""
         for pause in RETRY_SECONDS:
-            time.sleep(pause)
+            if pause:
+                time.sleep(pause)
             self._sent.again = pause > 0
             try:
                 response = self._open().request(method, f"{self.place}/api/v1/{path}", params=params, json=body, timeout=timeout)

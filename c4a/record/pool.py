@@ -6,8 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from c4a.errors import RecordUnreachable
@@ -40,21 +39,9 @@ class Pool(Generic[T]):
         _abandoned.extend(self._idle)
         self._reset()
 
-    @contextmanager
-    def connection(self) -> Iterator[T]:
-        """Borrow a connection; one whose use raised `Broken` is thrown away."""
-        pid = os.getpid()
-        one = self._take()
-        try:
-            yield one
-        except Broken:
-            self._drop(one)
-            raise
-        except BaseException:
-            self._give(one, pid)
-            raise
-        else:
-            self._give(one, pid)
+    def connection(self) -> Borrowed[T]:
+        """Borrow a connection, `with pool.connection() as one:`; one whose use raised `Broken` is thrown away."""
+        return Borrowed(self)
 
     def close(self) -> None:
         """Close idle connections; borrowed ones close when they come back."""
@@ -65,7 +52,8 @@ class Pool(Generic[T]):
         for one in idle:
             self._close(one)
 
-    def _take(self) -> T:
+    def take(self) -> T:
+        """An idle connection, a new one, or the next that comes back."""
         deadline = time.monotonic() + self._wait_seconds
         with self._changed:
             while True:
@@ -87,7 +75,8 @@ class Pool(Generic[T]):
                 self._changed.notify()
             raise
 
-    def _give(self, one: T, pid: int) -> None:
+    def give(self, one: T, pid: int) -> None:
+        """Bring a connection back; `pid` is the process that took it."""
         if pid != os.getpid():
             _abandoned.append(one)
             return
@@ -99,7 +88,8 @@ class Pool(Generic[T]):
             self._made -= 1
         self._close(one)
 
-    def _drop(self, one: T) -> None:
+    def drop(self, one: T) -> None:
+        """Throw a connection away."""
         with self._changed:
             self._made -= 1
             self._changed.notify()
@@ -107,6 +97,26 @@ class Pool(Generic[T]):
             self._close(one)
         except Exception:  # noqa: S110  (a broken connection may not even close)
             pass
+
+
+class Borrowed(Generic[T]):
+    """A connection for the length of a `with`. A class and not a generator: this stands on the path of every action."""
+
+    __slots__ = ("_one", "_pid", "_pool")
+
+    def __init__(self, pool: Pool[T]) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> T:
+        self._pid = os.getpid()
+        self._one = self._pool.take()
+        return self._one
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is not None and issubclass(kind, Broken):
+            self._pool.drop(self._one)
+        else:
+            self._pool.give(self._one, self._pid)
 
 
 class Broken(Exception):  # noqa: N818  (a signal between executor and pool, never seen outside)

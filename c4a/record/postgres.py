@@ -128,7 +128,8 @@ class SteadyExecutor:
 
         lost: Exception | None = None
         for pause in RETRY_SECONDS[:RETRIES]:
-            time.sleep(pause)
+            if pause:  # sleep(0) would give the processor away
+                time.sleep(pause)
             try:
                 with self._pool.connection() as executor:
                     return _run(executor, statements)

@@ -41,7 +41,7 @@ def effect_rows(
     """As `effects`, each with its row id, the cursor of the next page."""
     text = _EFFECT + " AND h.id > :after"
     if run is not None:
-        text += " AND h.run = :run"
+        text += " AND h.run = :run AND h.key IN (SELECT e.key FROM c4a_entry AS e WHERE e.organization = :organization AND e.run = :run AND e.seq = 1)"
     if state in ("running", "in_doubt"):
         text += f" AND h.state = '{state}'"  # a constant, so that the partial index on open effects serves it
     elif state is not None:

@@ -6,17 +6,16 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from c4a.errors import LedgerError, RecordDamaged
 from c4a.record import schema
 from c4a.record.dialects import NOTHING, SQLITE, Dialect, Result, Statement
 from c4a.record.entries import entry_digest
 from c4a.record.keyring import Keyring, key_id
-from c4a.record.pool import Pool
+from c4a.record.pool import Borrowed, Pool
 from c4a.record.verbs import VerbRecord
 
 try:
@@ -45,37 +44,69 @@ class SqliteExecutor:
 
     def trip(self, statements: Sequence[Statement]) -> list[Result]:
         """All statements in one BEGIN IMMEDIATE transaction."""
-        with self._turn(), _translated():
-            execute = self.connection.execute
+        execute = self.connection.execute
+        self.take_turn()
+        try:
             execute("BEGIN IMMEDIATE")
-            try:
-                results = self._run(statements)
-                execute("COMMIT")
-            except BaseException:
-                if self.connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
+            results = self._run(statements)
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            self._undo()
+            raise explained(error) from error
+        except BaseException:
+            self._undo()
+            raise
+        finally:
+            self.end_turn()
         return results
 
     def read(self, statements: Sequence[Statement]) -> list[Result]:
         """SELECTs outside a transaction: each sees what was committed when it began."""
-        with _translated():
+        try:
             return self._run(statements)
+        except sqlite3.Error as error:
+            raise explained(error) from error
 
     def clock(self) -> int:
         """This machine's clock: a file has no other."""
         return self._now()
 
+    def take_turn(self) -> None:
+        """Wait for this writer's turn. Only for fairness: BEGIN IMMEDIATE is the guard."""
+        if self._queue is not None and fcntl is not None:
+            fcntl.flock(self._queue, fcntl.LOCK_EX)
+
+    def end_turn(self) -> None:
+        """Let the next writer go."""
+        if self._queue is not None and fcntl is not None:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the connection and leave the queue."""
+        self.connection.close()
+        if self._queue is not None:
+            os.close(self._queue)
+
+    def _undo(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
     def _run(self, statements: Sequence[Statement]) -> list[Result]:
+        execute = self.connection.execute
         now = self._now()
         results: list[Result] = []
         changed = True
+        bound: dict[str, Any] = {}
+        of: object = None
         for statement in statements:
             text = SQLITE.render(statement.sql)
-            if not text or (statement.after_change and not changed):
+            if not text or (statement.after_change and not changed) or (statement.after_none and changed):
                 results.append(NOTHING)
                 continue
-            cursor = self.connection.execute(text, {**statement.params, "now": now})
+            if statement.params is not of:
+                of = statement.params
+                bound = {**statement.params, "now": now}
+            cursor = execute(text, bound)
             if cursor.description is None:
                 changed = cursor.rowcount > 0
                 results.append(Result(cursor.rowcount, []))
@@ -83,17 +114,6 @@ class SqliteExecutor:
                 rows = cursor.fetchall()
                 results.append(Result(len(rows), rows))
         return results
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if self._queue is None or fcntl is None:
-            yield
-            return
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
 
 
 class FileRecord(VerbRecord):
@@ -113,8 +133,8 @@ class FileRecord(VerbRecord):
         if not allow_network_drive:
             refuse_network_drive(self.path)
         _make_private(self.path)
-        self._pool: Pool[SqliteExecutor] = Pool(self._connect, _close, size=POOL_SIZE)
-        self._watch: Pool[SqliteExecutor] = Pool(self._connect, _close, size=1)
+        self._pool: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=POOL_SIZE)
+        self._watch: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=1)
         with self.executor() as executor:
             _prepare(executor, self.path)
         self.organization = str(self.meta("organization", schema.new_organization_id()))
@@ -126,10 +146,8 @@ class FileRecord(VerbRecord):
                 "give the secret that belongs to it, or name it in old_secrets"
             )
 
-    @contextmanager
-    def executor(self) -> Iterator[SqliteExecutor]:
-        with self._pool.connection() as executor:
-            yield executor
+    def executor(self) -> Borrowed[SqliteExecutor]:
+        return self._pool.connection()
 
     def wait(self, run: str, key: str, seconds: float) -> None:
         # SQLite has no wake-up; `data_version` tells in about 2 µs whether anybody committed, so looking every 2 ms is cheap.
@@ -154,11 +172,13 @@ class FileRecord(VerbRecord):
         self._watch.close()
 
     def _connect(self) -> SqliteExecutor:
-        with _translated():
+        try:
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
             )
             prepare_connection(connection)
+        except sqlite3.Error as error:
+            raise explained(error, self.path) from error
         queue = None
         if fcntl is not None:
             queue = os.open(f"{self.path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -223,24 +243,32 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare(executor: SqliteExecutor, path: Path) -> None:
-    connection = executor.connection
-    with executor._turn(), _translated(path):
-        if connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            connection.execute("PRAGMA journal_mode = WAL")
-        elif not schema.version_of(connection):
-            _refuse_foreign(connection, path)
-        schema.refuse_newer(schema.version_of(connection))
-        if str(connection.execute("PRAGMA journal_mode").fetchone()[0]).lower() != "wal":
-            connection.execute("PRAGMA journal_mode = WAL")
-        if schema.version_of(connection) < schema.SCHEMA_VERSION:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                schema.upgrade(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
+    """Make or upgrade the tables of a file, or refuse a file that isn't ours."""
+    executor.take_turn()
+    try:
+        _prepare_file(executor.connection, path)
+    except sqlite3.Error as error:
+        raise explained(error, path) from error
+    finally:
+        executor.end_turn()
+
+
+def _prepare_file(connection: sqlite3.Connection, path: Path) -> None:
+    if connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    elif not schema.version_of(connection):
+        _refuse_foreign(connection, path)
+    schema.refuse_newer(schema.version_of(connection))
+    if str(connection.execute("PRAGMA journal_mode").fetchone()[0]).lower() != "wal":
+        connection.execute("PRAGMA journal_mode = WAL")
+    if schema.version_of(connection) < schema.SCHEMA_VERSION:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            schema.upgrade(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
@@ -252,26 +280,12 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     raise LedgerError(f"{path} is another program's database (tables {', '.join(sorted(names)[:5])}): give C4A a file of its own")
 
 
-def _close(executor: SqliteExecutor) -> None:
-    executor.connection.close()
-    if executor._queue is not None:
-        os.close(executor._queue)
-
-
-@contextmanager
-def _translated(path: Path | None = None) -> Iterator[None]:
-    """Turn the driver's errors into ours, saying what to do."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise RecordDamaged(
+def explained(error: sqlite3.Error, path: Path | None = None) -> LedgerError:
+    """The driver's error in our words, saying what to do."""
+    if isinstance(error, sqlite3.IntegrityError):
+        return RecordDamaged(
             f"the record refused a write ({error}): heads and entries disagree; nothing was written. Run `c4a verify`, then `c4a rebuild`"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        raise _explained(error, path) from error
-
-
-def _explained(error: sqlite3.DatabaseError, path: Path | None) -> LedgerError:
+        )
     text = str(error).lower()
     where = f" {path}" if path else ""
     if "not a database" in text or "malformed" in text or "encrypted" in text:

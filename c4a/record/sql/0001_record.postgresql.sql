@@ -117,6 +117,7 @@ CREATE TABLE c4a_effect (
     last_digest TEXT NOT NULL,
     last_payload_digest TEXT NOT NULL
 );
+-- Promise: one head an effect.
 CREATE UNIQUE INDEX c4a_effect_run ON c4a_effect (organization, run, key);
 -- Serves GET effects/{key} and `c4a resolve KEY`, where the run is not named.
 CREATE INDEX c4a_effect_key ON c4a_effect (organization, key);
