@@ -65,6 +65,14 @@ class OrganizationAdmin(ScopedAdmin):
     search_fields = ("name", "slug")
     readonly_fields = ("id", "created_at")
 
+    def save_model(self, request: HttpRequest, obj: Organization, form: Any, change: bool) -> None:
+        """By the verb, when it is new."""
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        obj.pk = verbs.organization_create(obj.slug, obj.name, actor=request_actor(request)).pk
+        obj._state.adding = False
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Superusers."""
         return bool(request.user.is_superuser)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import connection
-
 from c4a.errors import NotAuthenticated
+from c4a.record.dialects import Statement
+from ledger.executor import executor_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ SELECT k.organization_id, k.prefix, k.environment, k.agent_id, k.member_id, k.se
 FROM accounts_apikey AS k
 LEFT JOIN accounts_member AS m ON m.id = k.member_id
 LEFT JOIN accounts_user AS u ON u.id = m.user_id
-WHERE k.token_hash = %s
+WHERE k.token_hash = :token_hash
 """
 
 # A person's key does what the person's roles allow at this moment, whatever it was made with.
@@ -82,12 +82,10 @@ def caller_of_token(token: str, *, now: datetime) -> Caller:
     """
     if not _TOKEN.match(token):
         raise NotAuthenticated("The key has not the form c4a_…: send the key you were given, in `Authorization: Bearer c4a_…`.")
-    with connection.cursor() as cursor:
-        cursor.execute(_FIND, [key_hash(token)])
-        row = cursor.fetchone()
-    if row is None:
+    rows = executor_default().read([Statement(_FIND, {"token_hash": key_hash(token)})])[0].rows
+    if not rows:
         raise NotAuthenticated("No such key: it was never made here, or belongs to another server.")
-    return _caller(row, now)
+    return _caller(rows[0], now)
 
 
 def _caller(row: tuple[Any, ...], now: datetime) -> Caller:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from accounts.keys import SCOPES, key_new_token
 from accounts.models import Agent, ApiKey, Group, Member, Organization, Role, ServiceAccount, SignInLink, User
 from c4a.errors import RequestRefused
+from ledger.hosting import direct_organization
 from ledger.subjects import subject_entry
 
 type KeyHolder = Agent | Member | ServiceAccount
@@ -26,6 +27,27 @@ class KeyMade:
 
     key: ApiKey
     token: str
+
+
+def organization_create(slug: str, name: str, *, actor: str) -> Organization:
+    """Make an organization.
+
+    In a database that agents open directly there can be one only: it takes over the id that the database was made with.
+
+    Raises:
+        RequestRefused: agents open this database directly and it has its organization.
+    """
+    with transaction.atomic(durable=_outermost()):
+        owner = direct_organization()
+        if owner is not None and Organization.objects.exists():
+            raise RequestRefused(
+                "Agents open this database directly, so it holds one organization: give the other one a database of its own.",
+                errors=[{"field": "slug", "problem": "one organization only"}],
+            )
+        organization = Organization(slug=slug, name=name) if owner is None else Organization(id=owner, slug=slug, name=name)
+        organization.save(force_insert=True)
+        subject_entry(organization.id, f"organization:{organization.id}", "organization.created", {"slug": slug, "name": name}, actor=actor)
+    return organization
 
 
 def member_add(organization: Organization, user: User, *, roles: Iterable[str], actor: str) -> Member:

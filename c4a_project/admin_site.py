@@ -7,16 +7,17 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csp import csp_override
-from unfold.sites import UnfoldAdminSite
+from unfold.sites import UnfoldAdminSite  # type: ignore[import-untyped]
 
 ADMIN_ROLES = frozenset({"operator", "admin"})
 
 
-class AdminSite(UnfoldAdminSite):
+class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
     """Unfold's site, the only place where the content security policy is relaxed."""
 
     def has_permission(self, request: HttpRequest) -> bool:
@@ -26,13 +27,12 @@ class AdminSite(UnfoldAdminSite):
 
     def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Callable[..., Any]:
         """Every admin page runs under the admin's own policy."""
-        return csp_override(settings.ADMIN_CSP)(super().admin_view(view, cacheable))
+        relaxed: Callable[..., Any] = csp_override(settings.ADMIN_CSP)(super().admin_view(view, cacheable))
+        return relaxed
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Signing in happens on one page only; somebody signed in without the role is told so."""
         if request.user.is_authenticated and not self.has_permission(request):
-            from django.core.exceptions import PermissionDenied
-
             raise PermissionDenied("The admin is for operators and admins of an organization.")
         return redirect_to_login(request.GET.get("next", request.get_full_path()), settings.LOGIN_URL)

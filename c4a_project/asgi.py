@@ -12,7 +12,7 @@ from django.core.asgi import get_asgi_application
 
 from c4a_project.body_limit import BodyLimit
 
-application = BodyLimit(get_asgi_application())
+application = BodyLimit(get_asgi_application())  # type: ignore[arg-type]  # Django's own types of ASGI are narrower
 
 from c4a_project.checks import refuse_unsafe_start  # noqa: E402  (the settings must be read first)
 

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register, run_checks
+from django.core.checks import CheckMessage, Error, Tags, register, run_checks
+from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
@@ -74,7 +75,7 @@ def check_web(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[Ch
     if settings.DEBUG:
         found.append(Error("C4A_DEBUG is on in production: it shows settings and code to anybody.", id="c4a.E006"))
     if not settings.HTTPS:
-        found.append(Warning("C4A_HTTPS is off: keys and sessions travel in the clear.", id="c4a.W001"))
+        found.append(CheckWarning("C4A_HTTPS is off: keys and sessions travel in the clear.", id="c4a.W001"))
     return found
 
 

@@ -244,9 +244,6 @@ def postgresql_database(url: str) -> dict[str, Any]:
 
 DATABASES = {"default": postgresql_database(DATABASE_URL) if DATABASE_URL else sqlite_database(VAR_DIR / "c4a.sqlite")}
 
-DATABASE_PREPARE = env_bool("C4A_DATABASE_PREPARE", True)
-"""False behind a pooler that keeps no prepared statements (PgBouncer before 1.21)."""
-
 CACHES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "c4a"}
     if REDIS_URL
@@ -283,7 +280,7 @@ X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE
 
-SECURE_CSP = {
+SECURE_CSP: dict[str, list[str]] = {
     "default-src": [CSP.NONE],
     "script-src": [CSP.SELF, CSP.NONCE],
     "style-src": [CSP.SELF, CSP.NONCE],
@@ -295,7 +292,7 @@ SECURE_CSP = {
     "frame-ancestors": [CSP.NONE],
     "object-src": [CSP.NONE],
 }
-ADMIN_CSP = {
+ADMIN_CSP: dict[str, list[str]] = {
     **SECURE_CSP,
     # django-unfold's Alpine evaluates expressions and its templates carry style attributes and inline scripts.
     "script-src": [CSP.SELF, CSP.UNSAFE_INLINE, CSP.UNSAFE_EVAL],

@@ -14,8 +14,9 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
+    # First, and claim and complete first in it: addresses are tried in order.
+    path("", include("gateway.urls")),
     path("", home, name="home"),
     path("", include("accounts.urls")),
-    path("", include("gateway.urls")),
     path("admin/", admin.site.urls),
 ]

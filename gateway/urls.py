@@ -28,11 +28,11 @@ def _free[View: Callable[..., Any]](view: View) -> View:
 
 
 urlpatterns = [
-    path(f"{V1}effects", _free(effects.Effects.as_view()), name="gateway-effects"),
     path(f"{V1}effects/claim", _free(effects.EffectClaim.as_view()), name="gateway-effect-claim"),
+    path(f"{V1}effects/<effect_key:key>/complete", _free(effects.EffectComplete.as_view()), name="gateway-effect-complete"),
+    path(f"{V1}effects", _free(effects.Effects.as_view()), name="gateway-effects"),
     path(f"{V1}effects/heartbeat", _free(effects.EffectsHeartbeat.as_view()), name="gateway-effects-heartbeat"),
     path(f"{V1}effects/<effect_key:key>", _free(effects.EffectOne.as_view()), name="gateway-effect"),
-    path(f"{V1}effects/<effect_key:key>/complete", _free(effects.EffectComplete.as_view()), name="gateway-effect-complete"),
     path(f"{V1}effects/<effect_key:key>/fail", _free(effects.EffectFail.as_view()), name="gateway-effect-fail"),
     path(f"{V1}effects/<effect_key:key>/heartbeat", _free(effects.EffectHeartbeat.as_view()), name="gateway-effect-heartbeat"),
     path(f"{V1}effects/<effect_key:key>/release", _free(effects.EffectRelease.as_view()), name="gateway-effect-release"),

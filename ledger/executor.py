@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -21,15 +22,19 @@ from django.db.utils import Error as DjangoError
 
 from c4a.errors import RecordUnreachable
 from c4a.record import sqlite
-from c4a.record.dialects import NOTHING, POSTGRESQL, SQLITE, Dialect, Executor, Result, Statement
+from c4a.record.dialects import POSTGRESQL, SQLITE, Dialect, Executor, Result, Statement
 from c4a.record.keyring import Keyring
 
 if TYPE_CHECKING:
     import psycopg
 
+    from c4a.record.postgres import PostgresExecutor
+
 PAUSES_SECONDS: Final = (0.0, 0.02, 0.1, 0.5)
 """A trip is run again if the database asks for it (40001, 40P01) or the connection is lost: each statement is guarded,
 so a trip whose COMMIT was lost may run twice."""
+_executors: WeakKeyDictionary[psycopg.Connection[Any], PostgresExecutor] = WeakKeyDictionary()
+"""The library's executor of each connection: it knows which statements the connection has prepared."""
 REPEATED_STATES: Final = frozenset({"40001", "40P01"})
 
 
@@ -95,17 +100,9 @@ def keyring_default() -> Keyring:
 
 
 def connection_prepare(sender: object, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    """Give a new connection what the statements need: on SQLite the digest function, on PostgreSQL prepared statements."""
+    """Give a new connection what the statements need: on SQLite the digest function. PostgreSQL has it in its schema."""
     if connection.vendor == "sqlite":
         sqlite.prepare_connection(connection.connection)
-        return
-    from psycopg.types.numeric import Int8Dumper
-
-    # Else an integer's size chooses its type, and one text becomes three prepared statements.
-    connection.connection.adapters.register_dumper(int, Int8Dumper)
-    if settings.DATABASE_PREPARE and connection.connection.prepare_threshold is None:
-        # Django turns prepared statements off for poolers' sake. Its own client-side cursors never prepare.
-        connection.connection.prepare_threshold = 1
 
 
 def _run_sqlite(connection: BaseDatabaseWrapper, statements: Sequence[Statement], *, own: bool) -> list[Result]:
@@ -140,7 +137,9 @@ def _run_postgresql(connection: BaseDatabaseWrapper, statements: Sequence[Statem
     joined = connection.in_atomic_block
     lost: Exception | None = None
     for pause in PAUSES_SECONDS[:1] if joined else PAUSES_SECONDS:
-        time.sleep(pause)
+        if pause:
+            # Not sleep(0), which gives the processor away.
+            time.sleep(pause)
         try:
             connection.ensure_connection()
             return _pipeline(connection.connection, statements)
@@ -160,26 +159,14 @@ def _run_postgresql(connection: BaseDatabaseWrapper, statements: Sequence[Statem
 def _pipeline(raw: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[Result]:
     """One pipeline: between two syncs the server runs the statements as one transaction, so no BEGIN or COMMIT is sent.
 
-    Inside `atomic` the connection has begun one, or psycopg begins it here.
+    Inside `atomic` the connection has begun one, or the library begins it.
     """
-    import psycopg
+    from c4a.record.postgres import PostgresExecutor
 
-    cursors: list[psycopg.Cursor[Any] | None] = []
-    with raw.pipeline():
-        for statement in statements:
-            text = POSTGRESQL.render(statement.sql)
-            # A server-binding cursor; Django's own binds on the client, which would send a new text each time.
-            cursors.append(psycopg.Cursor(raw).execute(text, statement.params) if text else None)
-    return [_result(cursor) for cursor in cursors]
-
-
-def _result(cursor: psycopg.Cursor[Any] | None) -> Result:
-    if cursor is None:
-        return NOTHING
-    if cursor.description is None:
-        return Result(max(cursor.rowcount, 0), [])
-    rows = cursor.fetchall()
-    return Result(len(rows), rows)
+    executor = _executors.get(raw)
+    if executor is None:
+        executor = _executors[raw] = PostgresExecutor(raw)
+    return executor.trip(statements)
 
 
 def _is_lost(raw: psycopg.Connection[Any] | None) -> bool:

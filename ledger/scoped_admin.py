@@ -14,7 +14,7 @@ COUNTED_ROWS: Final = 5_000
 PAGE_ROWS: Final = 50
 
 
-class QuickPaginator(Paginator):
+class QuickPaginator(Paginator):  # type: ignore[type-arg]  # has type parameters for the type checker only
     """Pages of the first rows alone: COUNT(*) over a million rows takes longer than anybody pages. Older rows are found by search."""
 
     @cached_property

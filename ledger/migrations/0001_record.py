@@ -14,6 +14,12 @@ def upgrade(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
     schema_editor.connection.ensure_connection()
     schema.upgrade(schema_editor.connection.connection, to=STEP)
+    # From now on agents come through the server, which may host several organizations; a database that `c4a migrate` made
+    # belongs to the one organization whose agents open it, and stays so.
+    schema_editor.execute(
+        "INSERT INTO c4a_meta (name, value) SELECT 'server', '1'"
+        " WHERE NOT EXISTS (SELECT 1 FROM c4a_meta WHERE name IN ('organization', 'server'))"
+    )
 
 
 class Migration(migrations.Migration):

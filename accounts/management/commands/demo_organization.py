@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from accounts.keys import key_hash
 from accounts.models import Agent, ApiKey, Member, Organization, Role, User
-from accounts.verbs import key_create, key_revoke, member_add
+from accounts.verbs import key_create, key_revoke, member_add, organization_create
 
 ACTOR = "system:demo_organization"
 EMAIL = "operator@demo.example"
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         """Print organization, agent and key file as one JSON object."""
         if settings.PRODUCTION and not options["in_production"]:
             raise CommandError("This is a production server: pass --in-production if you do want a demo organization in it.")
-        organization, _ = Organization.objects.get_or_create(slug="demo", defaults={"name": "Demo"})
+        organization = Organization.objects.filter(slug="demo").first() or organization_create("demo", "Demo", actor=ACTOR)
         user = User.objects.filter(email=EMAIL).first() or User.objects.create_user(EMAIL, name="Demo operator")
         owner = Member.objects.filter(organization=organization, user=user, is_active=True).first()
         owner = owner or member_add(organization, user, roles=Role.values, actor=ACTOR)
