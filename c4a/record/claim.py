@@ -335,6 +335,8 @@ def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: b
         payload["explicit_key"] = call.explicit_key
     if call.parent is not None:
         payload["parent"] = call.parent
+    if call.has_undo:
+        payload["undo"] = True
     if resend:
         payload["resend"] = True
     return {

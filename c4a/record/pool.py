@@ -16,15 +16,21 @@ T = TypeVar("T")
 _abandoned: list[object] = []
 """Connections inherited over a fork: closing one would speak on the parent's socket, so they are kept and never touched."""
 
+FORK_SECONDS = 5.0
+"""How long a fork waits for connections in use; a verb takes milliseconds."""
+
 
 class Pool(Generic[T]):
     """At most `size` connections, made when needed. Thread-safe and fork-safe."""
 
-    def __init__(self, make: Callable[[], T], close: Callable[[T], None], *, size: int, wait_seconds: float = 30.0) -> None:
+    def __init__(
+        self, make: Callable[[], T], close: Callable[[T], None], *, size: int, wait_seconds: float = 30.0, close_before_fork: bool = False
+    ) -> None:
         self._make = make
         self._close = close
         self._size = size
         self._wait_seconds = wait_seconds
+        self._close_before_fork = close_before_fork
         self._reset()
         _pools.add(self)
 
@@ -33,6 +39,30 @@ class Pool(Generic[T]):
         self._idle: list[T] = []
         self._made = 0
         self._closed = False
+        self._forking = False
+
+    def before_fork(self) -> None:
+        """Where connections must not be carried over a fork: wait for those in use, close all, and hold the pool until the fork is done.
+
+        SQLite keeps its file locks per process, in memory: a child that inherits a lock another thread held would find the file
+        locked for ever, and one that inherits an idle connection would believe it holds locks that only its parent has.
+        """
+        if not self._close_before_fork or not self._changed.acquire(timeout=FORK_SECONDS):
+            return
+        self._forking = True
+        deadline = time.monotonic() + FORK_SECONDS
+        while self._made > len(self._idle) and time.monotonic() < deadline:
+            self._changed.wait(0.01)
+        self._made -= len(self._idle)
+        while self._idle:
+            self._close(self._idle.pop())
+
+    def after_fork_in_parent(self) -> None:
+        """Let everybody borrow again."""
+        if self._forking:
+            self._forking = False
+            self._changed.notify_all()
+            self._changed.release()
 
     def after_fork(self) -> None:
         """In a child: forget the parent's connections, and a lock that another of its threads may have held."""
@@ -57,9 +87,9 @@ class Pool(Generic[T]):
         deadline = time.monotonic() + self._wait_seconds
         with self._changed:
             while True:
-                if self._idle:
+                if self._idle and not self._forking:
                     return self._idle.pop()
-                if self._made < self._size:
+                if self._made < self._size and not self._forking:
                     self._made += 1
                     break
                 if not self._changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
@@ -85,18 +115,20 @@ class Pool(Generic[T]):
                 self._idle.append(one)
                 self._changed.notify()
                 return
-            self._made -= 1
         self._close(one)
+        with self._changed:
+            self._made -= 1  # only now, so that a fork waits for the closing too
+            self._changed.notify()
 
     def drop(self, one: T) -> None:
         """Throw a connection away."""
-        with self._changed:
-            self._made -= 1
-            self._changed.notify()
         try:
             self._close(one)
         except Exception:  # noqa: S110  (a broken connection may not even close)
             pass
+        with self._changed:
+            self._made -= 1
+            self._changed.notify()
 
 
 class Borrowed(Generic[T]):
@@ -119,11 +151,21 @@ class Borrowed(Generic[T]):
             self._pool.give(self._one, self._pid)
 
 
-class Broken(Exception):  # noqa: N818  (a signal between executor and pool, never seen outside)
+class Broken(Exception):
     """The connection can't be used again; `__cause__` says why."""
 
 
 _pools: weakref.WeakSet[Pool[Any]] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for pool in list(_pools):
+        pool.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for pool in list(_pools):
+        pool.after_fork_in_parent()
 
 
 def _after_fork() -> None:
@@ -132,4 +174,4 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)

@@ -133,8 +133,8 @@ class FileRecord(VerbRecord):
         if not allow_network_drive:
             refuse_network_drive(self.path)
         _make_private(self.path)
-        self._pool: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=POOL_SIZE)
-        self._watch: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=1)
+        self._pool: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=POOL_SIZE, close_before_fork=True)
+        self._watch: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=1, close_before_fork=True)
         with self.executor() as executor:
             _prepare(executor, self.path)
         self.organization = str(self.meta("organization", schema.new_organization_id()))

@@ -48,6 +48,8 @@ class Call:
     """True if the action needs a yes for exactly these arguments."""
     parent: str | None = None
     """Effect key of the effect inside whose body this one is called."""
+    has_undo: bool = False
+    """True if the tool registers how to reverse it; the intent says so, for a process in which the tool isn't loaded."""
     exclude: tuple[str, ...] = ()
     """Parameters that `args_digest` and `key` leave out, so that a server can compute both itself."""
 
