@@ -45,6 +45,7 @@ class Tool:
         gated: bool = False,
         exclude: tuple[str, ...] = (),
         key: Callable[..., Any] | None = None,
+        has_undo: bool = False,
         takes_class: bool = False,
         is_static: bool = False,
     ) -> None:
@@ -58,6 +59,7 @@ class Tool:
         self.gated = gated
         self.exclude = frozenset(exclude)
         self.key = key
+        self.has_undo = has_undo
         self.signature = inspect.signature(function)
         self.parameters = dict(self.signature.parameters)
         self._instance_parameter = None if is_static else _instance_parameter(function, self.parameters, takes_class)
@@ -228,6 +230,7 @@ def call_from_values(tool: Tool, place: Place, values: dict[str, Any], explicit_
         explicit_key=explicit_key,
         gated=tool.gated,
         parent=place.parent,
+        has_undo=tool.has_undo,
         exclude=tuple(sorted(tool.exclude)),
     )
 

@@ -139,8 +139,9 @@ def _is_abstract_sequence(target: type) -> bool:
 
 
 def _from_object(value: Mapping[str, Any], annotation: Any, target: type, path: str) -> Any:
-    if isinstance(value, target) and not issubclass(target, dict) and target.__module__ != "collections.abc":
-        return value
+    if typing.is_typeddict(target):
+        hints = _hints(target)
+        return {name: coerce(item, hints.get(name, Any), f"{path}.{name}") for name, item in value.items()}
     validate = getattr(target, "model_validate", None) or getattr(target, "parse_obj", None)
     if validate is not None and hasattr(target, "__pydantic_fields__" if hasattr(target, "model_validate") else "__fields__"):
         return _read(lambda raw, _: validate(raw), dict(value), target, path)
@@ -148,9 +149,6 @@ def _from_object(value: Mapping[str, Any], annotation: Any, target: type, path: 
         return _from_fields(value, target, [f.name for f in dataclasses.fields(target) if f.init], path)
     if issubclass(target, tuple) and hasattr(target, "_fields"):
         return _from_fields(value, target, list(target._fields), path)
-    if typing.is_typeddict(target):
-        hints = _hints(target)
-        return {name: coerce(item, hints.get(name, Any), f"{path}.{name}") for name, item in value.items()}
     members = typing.get_args(annotation)
     if len(members) == 2:
         return {coerce(_key(k, members[0]), members[0], path): coerce(v, members[1], f"{path}.{k}") for k, v in value.items()}

@@ -63,7 +63,7 @@ def init(
     Raises:
         LedgerError: the record can't be used safely; the message says why and what to do.
     """
-    global _current  # noqa: PLW0603 - one record a process is the design
+    global _current
     if replay_from is not None:
         raise LedgerError("replay_from= arrives with replay in a later version: leave it out")
     address = os.fspath(path)
@@ -78,7 +78,9 @@ def init(
     else:
         opened = _file(Path(address), secret, old_secrets, digest_key, allow_network_drive)
     opened.outbox.resume()
-    _current = opened
+    former, _current = _current, opened
+    if former is not None:
+        former.record.close()  # idle connections only: actions that still run in it finish there
 
 
 def connection() -> Connection:

@@ -111,14 +111,9 @@ def _wrap(options: Options, fn: Any, *, takes_class: bool = False, is_static: bo
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
     check_reconcile_fits(options.reconcile, is_async=is_async)
     tool = Tool(
-        fn,
-        name=options.name,
-        gated=options.approval,
-        exclude=options.exclude,
-        key=options.key,
-        takes_class=takes_class,
-        is_static=is_static,
-    )
+        fn, name=options.name, gated=options.approval, exclude=options.exclude, key=options.key, has_undo=options.undo is not None,
+        takes_class=takes_class, is_static=is_static,
+    )  # fmt: skip
     wrapper = _async_wrapper(tool, options) if is_async else _wrapper(tool, options)
     functools.update_wrapper(wrapper, fn)
     setattr(wrapper, TOOL_ATTRIBUTE, tool)
