@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import collections
 import datetime
 import json
 import re
@@ -153,7 +154,8 @@ def _as_text(text: str | bytes, limit_bytes: int, root: str) -> str:
         raise InvalidArguments(f"{root}: expected UTF-8, got a wrong byte at position {error.start}", parameter=root) from None
 
 
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# The closing quote is optional, so that an unfinished string cannot make the search start over at every quote in it.
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 
@@ -196,8 +198,7 @@ def _parse_constant(text: str) -> NoReturn:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = collections.Counter(name for name, _ in pairs).most_common(1)[0][0]
         _refuse_here(f"the key {twice[:80]!r} stands twice in one object")
     return made
 
@@ -268,14 +269,20 @@ def _number(tree: Any, place: Place) -> str:
 def _items(tree: list[Any], place: Place, depth: int) -> list[str]:
     if depth >= MAX_DEPTH:
         refuse_depth(place)
-    return [_write(item, (place, index, item), depth + 1) for index, item in enumerate(tree)]
+    # No comprehension: on Python 3.11 it takes a frame, and 200 levels must fit into 1,000 frames.
+    texts: list[str] = []
+    for index, item in enumerate(tree):
+        texts.append(_write(item, (place, index, item), depth + 1))
+    return texts
 
 
 def _object(items: Any, place: Place, depth: int) -> str:
     if depth >= MAX_DEPTH:
         refuse_depth(place)
-    ordered = sorted(items, key=_utf16)
-    return "{" + ",".join([f"{text_literal(key)}:{_write(item, (place, key, item), depth + 1)}" for key, item in ordered]) + "}"
+    texts: list[str] = []
+    for key, item in sorted(items, key=_utf16):
+        texts.append(f"{text_literal(key)}:{_write(item, (place, key, item), depth + 1)}")
+    return "{" + ",".join(texts) + "}"
 
 
 def _utf16(item: tuple[str, Any]) -> bytes:
@@ -429,13 +436,13 @@ def _as_object(tree: dict[str, Any], place: Place, depth: int) -> str:
         raise ValueError("v is not an object")
     if tree[TAG] == "defaultdict" and tree["factory"] is not None and tree["factory"] not in FACTORIES:
         raise ValueError("unknown factory")
-    return _write(content, place, depth)
+    return _write(content, place, depth) if TAG in content else _object(content.items(), place, depth)
 
 
 def _deque(tree: dict[str, Any], place: Place, depth: int) -> str:
     if tree["maxlen"] is not None and type(tree["maxlen"]) is not int:
         raise ValueError("maxlen is not a number")
-    return _tag("deque", ("v", _as_list(tree, place, depth)))
+    return _tag("deque", ("v", f"[{','.join(_items(_listed(tree), place, depth))}]"))
 
 
 def _numbers(tree: dict[str, Any], place: Place, depth: int) -> str:
@@ -470,15 +477,18 @@ def _secret(tree: dict[str, Any], place: Place, depth: int) -> str:
 
 def _instance(tree: dict[str, Any], place: Place, depth: int) -> str:
     """An instance of a class: keyed by the class's module and qualified name and by all its content."""
-    name, content = _string(tree, "class"), tree["v"]
+    name: str = _string(tree, "class")
+    content: Any = tree["v"]
     if not all(name.partition(":")):
         raise ValueError("class is not module:Name")
-    expected = {"enum": str, "flag": int}.get(tree[TAG], dict)
+    expected: type = {"enum": str, "flag": int}.get(tree[TAG], dict)
     if type(content) is not expected:
         raise ValueError(f"v is not {expected.__name__}")
     parts = [("class", text_literal(name))]
     parts += [(part, _write(tree[part], place, depth)) for part in ("extra", "more", "private") if tree.get(part)]
-    return _tag(tree[TAG], *parts, ("v", _write(content, place, depth)))
+    plain = type(content) is dict and TAG not in content
+    text = _object(content.items(), place, depth) if plain else _write(content, place, depth)
+    return _tag(tree[TAG], *parts, ("v", text))
 
 
 _Handler = Callable[[dict[str, Any], Place, int], str]

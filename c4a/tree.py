@@ -144,7 +144,10 @@ class TreeWriter:
             return self._items(value, place, depth)
         self.simple = False
         writer = _WRITERS.get(kind)
-        return writer(self, value, place, depth) if writer else self._other(value, place, depth)
+        if writer is not None:
+            return writer(self, value, place, depth)
+        tag = class_tag(kind)
+        return self._instance(value, kind, tag, place, depth) if tag else self._other(value, place, depth)
 
     def _text(self, value: str, place: Place) -> Any:
         self._spend(len(value), place)
@@ -168,8 +171,11 @@ class TreeWriter:
         if depth >= MAX_DEPTH:
             refuse_depth(place)
         self._spend(2 * len(value), place)
-        write, depth = self.write, depth + 1
-        return [write(item, (place, index, item), depth) for index, item in enumerate(value)]
+        # No comprehension: on Python 3.11 it takes a frame, and 200 levels must fit into 1,000 frames.
+        trees: list[Any] = []
+        for index, item in enumerate(value):
+            trees.append(self.write(item, (place, index, item), depth + 1))
+        return trees
 
     def _mapping(self, value: Any, place: Place, depth: int) -> dict[str, Any]:
         if depth >= MAX_DEPTH:
@@ -201,9 +207,6 @@ class TreeWriter:
 
     def _other(self, value: Any, place: Place, depth: int) -> Any:
         cls = type(value)
-        tag = class_tag(cls)
-        if tag is not None:
-            return self._instance(value, cls, tag, place, depth)
         late = _LATE_WRITERS.get((cls.__module__, cls.__qualname__))
         if late is not None:
             return late(self, value, place, depth)
