@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
-from math import isfinite
 from typing import Any, Final
 
 from c4a import canonical, keys
 from c4a.errors import InvalidArguments, RequestRefused
 from c4a.record.types import MAX_RESULT_BYTES, Call, Claimant
 from c4a.tree import TAG
+from ledger.results import result_codec
 
 _DECODER: Final = json.JSONDecoder()
 _MAP: Final = f'{{"{TAG}":"map",'
@@ -76,23 +75,6 @@ def result_from_body(body: Mapping[str, Any]) -> str | None:
     if plain is None:
         return None
     return result_codec(plain)
-
-
-def result_codec(plain: object) -> str:
-    """Codec text of a result that came as plain JSON, from `parse_json`. A number that a double holds is one, however it was written."""
-    # One more object around it, taken off again: the library's writer of plain JSON takes an object.
-    return canonical.plain_arguments_codec({"result": _with_floats(plain)})[len('{"result":') : -1]
-
-
-def _with_floats(value: Any) -> Any:
-    if type(value) is Decimal:
-        number = float(value)
-        return number if isfinite(number) and Decimal(repr(number)) == value else value
-    if type(value) is list:
-        return [_with_floats(item) for item in value]
-    if type(value) is dict:
-        return {name: _with_floats(item) for name, item in value.items()}
-    return value
 
 
 def arguments_without(arguments: str, names: tuple[str, ...]) -> str:

@@ -7,6 +7,7 @@ from django import forms
 from c4a import canonical
 from c4a.errors import InvalidArguments
 from c4a.record.types import MAX_RESULT_BYTES
+from ledger.results import result_codec
 
 
 class ResolveForm(forms.Form):
@@ -44,7 +45,6 @@ class ResolveForm(forms.Form):
         if not text:
             return None
         try:
-            parsed = canonical.parse_json(text, root="result")
-            return canonical.plain_arguments_codec({"result": parsed})[len('{"result":') : -1]
+            return result_codec(canonical.parse_json(text, root="result"))
         except InvalidArguments as error:
             raise forms.ValidationError(f"{error.message}. Text goes in quotation marks.") from None
