@@ -28,7 +28,7 @@ __all__ = ["canonical_from_codec", "canonical_text", "encode_arguments", "parse_
 # A tag adds one level of JSON to the level of the value it holds.
 _CODEC_DEPTH = 2 * MAX_DEPTH + 8
 
-_sorted_text: Callable[[Any], str] = json.JSONEncoder(
+_sorted: Callable[[Any], str] = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
 
@@ -44,12 +44,13 @@ def encode_arguments(arguments: Mapping[str, object], *, digest_key: bytes | Non
     """
     plain = _plain_copy(arguments)
     if plain is not None:
-        return _sorted_text(plain), compact_text(plain)
+        canonical = _sorted(plain)
+        return canonical, canonical if list(plain) == sorted(plain) else compact_text(plain)
     writer = TreeWriter(digest_key=digest_key, room=MAX_ARGUMENTS_BYTES, arguments=True)
     tree = write_tree(writer, dict(arguments), "args")
     codec = compact_text(tree)
     _check_size(codec, "args", MAX_ARGUMENTS_BYTES)
-    canonical = _sorted_text(tree) if writer.simple else _canonical(tree, "args")
+    canonical = run_deep(lambda: _sorted(tree)) if writer.simple else _canonical(tree, "args")
     _check_size(canonical, "args", MAX_ARGUMENTS_BYTES)
     return canonical, codec
 
@@ -62,7 +63,7 @@ def canonical_text(value: object, *, digest_key: bytes | None = None) -> str:
     """
     writer = TreeWriter(digest_key=digest_key, room=MAX_ARGUMENTS_BYTES, arguments=True)
     tree = write_tree(writer, value, "value")
-    return _sorted_text(tree) if writer.simple else _canonical(tree, "value")
+    return run_deep(lambda: _sorted(tree)) if writer.simple else _canonical(tree, "value")
 
 
 def canonical_from_codec(text: str) -> str:
@@ -481,14 +482,13 @@ def _instance(tree: dict[str, Any], place: Place, depth: int) -> str:
     content: Any = tree["v"]
     if not all(name.partition(":")):
         raise ValueError("class is not module:Name")
-    expected: type = {"enum": str, "flag": int}.get(tree[TAG], dict)
-    if type(content) is not expected:
-        raise ValueError(f"v is not {expected.__name__}")
+    if type(content) is not {"enum": str, "flag": int}.get(tree[TAG], dict):
+        raise ValueError("v is of another kind")
     parts = [("class", text_literal(name))]
     parts += [(part, _write(tree[part], place, depth)) for part in ("extra", "more", "private") if tree.get(part)]
-    plain = type(content) is dict and TAG not in content
-    text = _object(content.items(), place, depth) if plain else _write(content, place, depth)
-    return _tag(tree[TAG], *parts, ("v", text))
+    if isinstance(content, dict) and TAG not in content:
+        return _tag(tree[TAG], *parts, ("v", _object(content.items(), place, depth)))
+    return _tag(tree[TAG], *parts, ("v", _write(content, place, depth)))
 
 
 _Handler = Callable[[dict[str, Any], Place, int], str]

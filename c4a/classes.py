@@ -99,7 +99,10 @@ def _annotated_classes(annotation: object) -> dict[str, type]:
     while pending and len(found) < _MAX_ANNOTATED:
         hint = pending.pop()
         pending.extend(typing.get_args(hint))
-        if not isinstance(hint, type) or class_name(hint) in found or class_tag(hint) is None:
+        # Python 3.10 calls list[int] a type as well.
+        if typing.get_origin(hint) is not None or not isinstance(hint, type):
+            continue
+        if class_name(hint) in found or class_tag(hint) is None:
             continue
         found[class_name(hint)] = hint
         pending.extend(_field_hints(hint))

@@ -26,6 +26,9 @@ from c4a.tree import FACTORIES, TAG, StandIn, TreeWriter, compact_text, unescape
 # Bounds what one result may cost; how much of it is kept is the caller's limit (MAX_RESULT_BYTES).
 MAX_ENCODED_CHARACTERS = 16 * 1_048_576
 
+# Too short to be nested deeper than any caller's stack allows.
+_SHALLOW_CHARACTERS = 200
+
 __all__ = ["StandIn", "decode", "encode"]
 
 
@@ -54,6 +57,8 @@ def decode(text: str, *, annotation: object = None) -> object:
         RecordDamaged: the text is not codec text.
     """
     try:
+        if TAG not in text and len(text) <= _SHALLOW_CHARACTERS:
+            return json.loads(text)  # text without a tag is its own value; most repeats return such a one
         return run_deep(lambda: TreeReader(annotation).read(json.loads(text)))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
         raise RecordDamaged(f"expected codec text, got text that cannot be read ({error}); run `c4a verify` on the record") from error

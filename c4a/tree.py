@@ -44,9 +44,12 @@ FACTORIES: dict[str, Callable[[], Any]] = {
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MISSING = object()
 
-compact_text: Callable[[Any], str] = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+_compact: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def compact_text(tree: Any) -> str:
+    """The JSON text of a tree, keys in the order they stand."""
+    return run_deep(lambda: _compact(tree))
 
 
 class StandIn:
