@@ -253,13 +253,22 @@ def claim(executor: Executor, organization: str, call: Call, claimant: Claimant,
 
     One trip for a plain action; two for one that needs a yes (its signature is checked between them).
     """
-    params = claim_params(organization, call, claimant)
-    if executor.dialect.reads_are_cheap:
-        seen = _look(executor, params)
+    if executor.dialect.reads_are_cheap or (organization, call.key) in _keys_seen:
+        # A repeat ends here, without the salt and the intent's text that only a new attempt needs.
+        named = {
+            "organization": organization,
+            "run": call.run,
+            "key": call.key,
+            "tool": call.tool,
+            "token_hash": hashlib.sha256(claimant.token.encode()).hexdigest(),
+        }
+        seen = _look(executor, named)
         if seen is not None and seen.state != "not_done":
-            return _settled(executor, seen, call, params)
+            return _settled(executor, seen, call, named)
+    params = claim_params(organization, call, claimant)
     for _ in range(MAX_ROUNDS):
         begun = _begin_gated(executor, call, params, keyring) if call.gated else _begin_plain(executor, call, params)
+        _remember(_keys_seen, (organization, call.key))
         if begun is None:
             return Grant(run=call.run, key=call.key, attempt=1, epoch=0)
         seen = begun
@@ -384,13 +393,21 @@ def _begin_plain(executor: Executor, call: Call, params: dict[str, Any]) -> _See
             Statement(_SEE, params, after_none=True),
         ]
     )
-    _run_started(params)
+    _remember(_runs_started, (params["organization"], params["run"]))
     return _seen(results[-1]) if results[-1].rows else None
 
 
+REMEMBERED: Final = 10_000
 _runs_started: dict[tuple[str, str], None] = {}
 """Runs whose row this process has written: it is the same statement every time, so it goes along once a run."""
-RUNS_REMEMBERED: Final = 10_000
+_keys_seen: dict[tuple[str, str], None] = {}
+"""Effects this process has claimed: asked for again they are likely done, so a read goes first. Only a guess; the record decides."""
+
+
+def _remember(memory: dict[tuple[str, str], None], what: tuple[str, str]) -> None:
+    if len(memory) >= REMEMBERED:
+        memory.clear()
+    memory[what] = None
 
 
 def _start_run(params: dict[str, Any]) -> list[Statement]:
@@ -398,17 +415,17 @@ def _start_run(params: dict[str, Any]) -> list[Statement]:
     return [] if run in _runs_started else [Statement(_START_RUN, params)]
 
 
-def _run_started(params: dict[str, Any]) -> None:
-    if len(_runs_started) >= RUNS_REMEMBERED:
-        _runs_started.clear()
-    _runs_started[params["organization"], params["run"]] = None
+
 
 
 def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring: Keyring) -> _Seen:
-    seen = _seen(executor.read([Statement(_SEE, params)])[0])
+    see, unspent = executor.read([Statement(_SEE, params), Statement(_SEE_UNSPENT, params)])
+    seen = _seen(see)
     if seen.state is not None:
         return seen
-    yes = _find_yes(executor, call, params, keyring, own_only=False)
+    yes = _signed(unspent.rows, call, params, keyring, own=False)
+    if yes is None:
+        raise _no_yes(executor, call, params)
     params.update(approval=yes.approval, mac=yes.mac)
     results = executor.trip(
         [
@@ -505,17 +522,27 @@ def _find_yes(executor: Executor, call: Call, params: dict[str, Any], keyring: K
     The entries were asked by the query; here the signature is checked. One trip; a second one only to word a refusal.
     """
     own, unspent = executor.read([Statement(_SEE_OWN, params), Statement(_SEE_UNSPENT, params)])
-    rows = [(row, True) for row in own.rows] + ([] if own_only else [(row, False) for row in unspent.rows])
-    for row, is_own in rows:
-        approval, tool, explicit_key, by, at, expires_at, mac, key_id = row
+    yes = _signed(own.rows, call, params, keyring, own=True)
+    if yes is None and not own_only:
+        yes = _signed(unspent.rows, call, params, keyring, own=False)
+    if yes is None:
+        raise _no_yes(executor, call, params)
+    return yes
+
+
+def _signed(rows: list[tuple[Any, ...]], call: Call, params: dict[str, Any], keyring: Keyring, *, own: bool) -> _Yes | None:
+    """The first approval whose signature binds exactly this organization, run, tool and call."""
+    for approval, tool, explicit_key, by, at, expires_at, mac, key_id in rows:
         fields = approval_fields(params["organization"], call.run, call.tool, call.call_digest, explicit_key, approval, by, at, expires_at)
         if tool == call.tool and keyring.verifies(mac, key_id, APPROVAL_DOMAIN, fields):
-            return _Yes(approval=approval, mac=mac, own=is_own)
-    gate, expired = executor.read([Statement(_SEE_GATE, params), Statement(_SEE_EXPIRED, params)])
-    raise _no_yes(call, gate.rows[0] if gate.rows else (None, None, None, None), expired=expired.count > 0)
+            return _Yes(approval=approval, mac=mac, own=own)
+    return None
 
 
-def _no_yes(call: Call, answer: tuple[Any, ...], *, expired: bool) -> ApprovalRequired:
+def _no_yes(executor: Executor, call: Call, params: dict[str, Any]) -> ApprovalRequired:
+    gate, ran_out = executor.read([Statement(_SEE_GATE, params), Statement(_SEE_EXPIRED, params)])
+    answer = gate.rows[0] if gate.rows else (None, None, None, None)
+    expired = ran_out.count > 0
     fields: dict[str, Any] = {
         "run": call.run, "tool": call.tool, "arguments": call.arguments, "call_digest": call.call_digest, "key": call.key,
         "explicit_key": call.explicit_key,

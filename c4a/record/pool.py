@@ -124,7 +124,7 @@ class Pool(Generic[T]):
         """Throw a connection away."""
         try:
             self._close(one)
-        except Exception:  # noqa: S110  (a broken connection may not even close)
+        except Exception:  # noqa: BLE001, S110  (a broken connection may not even close)
             pass
         with self._changed:
             self._made -= 1
