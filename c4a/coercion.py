@@ -114,8 +114,10 @@ def _from_scalar(value: Any, target: type, path: str) -> Any:
 
 def _from_items(value: Any, target: type, members: tuple[Any, ...], path: str) -> Any:
     if issubclass(target, tuple) and hasattr(target, "_fields"):
-        hints = typing.get_type_hints(target, include_extras=True)
-        return target(*(coerce(item, hints.get(name, Any), f"{path}.{name}") for name, item in zip(target._fields, value)))  # noqa: B905
+        fields: Any = target._fields
+        if len(value) != len(fields):
+            raise InvalidArguments(f"{path}: expected the {len(fields)} items of a {target.__qualname__}, got {len(value)}", parameter=path)
+        return _from_fields(dict(zip(fields, value)), target, list(fields), path)  # noqa: B905
     if target is tuple and members and members[-1] is not Ellipsis:
         each: list[Any] = list(members) + [Any] * (len(value) - len(members))
     else:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from secrets import token_hex
+from os import urandom
 from typing import TYPE_CHECKING, Any, Final
 
 from c4a import codec, driving, runs
@@ -79,14 +79,17 @@ class Invocation:
         kwargs: dict[str, Any],
     ) -> Invocation:
         """With a new token, and the waiting time running from now."""
-        claimant = Claimant(token_hex(16), connection.actor, holder_text(), options.lease)
+        claimant = Claimant(urandom(16).hex(), connection.actor, holder_text(), options.lease)
         return cls(connection, tool, options, call, values, args, kwargs, claimant, time.monotonic() + options.wait)
 
     # -- the two ways to run it ---------------------------------------------------------------------------------------
 
     def run(self) -> Any:
         """Claim, then run the body in this thread, or return the recorded result."""
-        answer = driving.drive(self._decide())
+        try:
+            answer = self._claim_once()  # nearly every call ends here; the rest begin again, with the same token
+        except (EffectInDoubt, RecordUnreachable):
+            answer = driving.drive(self._decide())
         return self._repeat(answer) if isinstance(answer, Recorded) else self._perform(answer)
 
     async def run_async(self) -> Any:
@@ -190,7 +193,7 @@ class Invocation:
 
     def _reconcile(self, reconcile: Callable[..., Any], doubt: EffectInDoubt) -> Steps[bool | None]:
         """True if the doubt was settled (claim again), None if it isn't this caller's turn to ask."""
-        record, call, token = self.connection.record, self.call, token_hex(16)
+        record, call, token = self.connection.record, self.call, urandom(16).hex()
 
         def ask() -> None:
             record.ask(
@@ -238,9 +241,7 @@ class Invocation:
 
     def _repeat(self, recorded: Recorded) -> Any:
         note_outcome(recorded.key, recorded.attempt, replayed=True, first_done_at=recorded.done_at)
-        kept = None
-        if recorded.result is not None:
-            kept = codec.decode(recorded.result, annotation=self.tool.hints.get("return"))
+        kept = None if recorded.result is None else codec.decode(recorded.result, annotation=self.tool.hints.get("return"))
         if recorded.note in (None, "resolved"):
             return kept
         told = kept if isinstance(kept, dict) else {}

@@ -97,13 +97,13 @@ DAY = dt.date(2025, 1, 1)
         ({"day": "2025-01-01"}, Trip, Trip(DAY)),
         ({"day": "2025-01-01"}, Options, {"day": DAY}),
         ({"sum": "10.50", "trips": [{"day": "2025-01-01"}]}, Charge, Charge(sum=Decimal("10.50"), trips=[Trip(DAY)])),
-        ("2025-01-01", Optional[dt.date], DAY),
-        (None, Optional[dt.date], None),
+        ("2025-01-01", Optional[dt.date], DAY),  # noqa: UP045
+        (None, Optional[dt.date], None),  # noqa: UP045
         ("2025-01-01", dt.date | None, DAY),
         ("2025-01-01", Annotated[dt.date, "note"], DAY),
-        ("2025-01-01", Union[str, dt.date], "2025-01-01"),
-        ("2025-01-01", Union[int, dt.date], DAY),
-        ({"day": "2025-01-01"}, Union[Trip, None], Trip(DAY)),
+        ("2025-01-01", Union[str, dt.date], "2025-01-01"),  # noqa: UP007
+        ("2025-01-01", Union[int, dt.date], DAY),  # noqa: UP007
+        ({"day": "2025-01-01"}, Union[Trip, None], Trip(DAY)),  # noqa: UP007
         ([{"day": "2025-01-01"}], list[Trip] | None, [Trip(DAY)]),
         ("a", Literal["a", "b"], "a"),
         ("x", Any, "x"),
@@ -136,6 +136,8 @@ def test_it_becomes_what_the_tool_gets(shown: Any, annotation: Any, passed: Any)
         ({"day": "2025-01-01", "day2": 1}, Trip),
         ({"amount": "x"}, Charge),
         (["x"], list[int]),
+        ([1], Point),
+        ([1, "x"], Point),
         ([[1]], set[list[int]]),
         ("tomorrow", dt.date | None),
     ],

@@ -213,7 +213,8 @@ def test_import_c4a_loads_no_other_part_and_no_third_party_module() -> None:
     told = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "'c4a.record" not in told
     assert "'c4a.effects'" not in told
-    code = "import sys, c4a; c4a.init, c4a.effect, c4a.approve; print([n for n in ('psycopg', 'httpx', 'cryptography', 'pydantic') if n in sys.modules])"
+    third_party = ("psycopg", "httpx", "cryptography", "pydantic")
+    code = f"import sys, c4a; c4a.init, c4a.effect, c4a.approve; print([n for n in {third_party} if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

@@ -41,7 +41,7 @@ def use_slow(library: Library, seconds: float, *verbs: str) -> Slow:
     from c4a import connect
 
     slow = Slow(library.record, seconds, verbs or ("claim", "complete", "fail"))
-    connect.use_record(slow)  # type: ignore[arg-type]
+    connect.use_record(slow)
     return slow
 
 
@@ -185,7 +185,7 @@ def test_case_14_a_late_result_after_a_timeout_turns_the_doubt_into_done(library
         while not work.done():
             try:
                 await asyncio.shield(work)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError:  # noqa: PERF203
                 continue
         written.append("w")
         return "late"

@@ -96,7 +96,7 @@ def test_a_context_object_that_exclude_names_needs_no_stable_form(library: Libra
     with c4a.run("r"):
         assert act(object(), 1) == act(object(), 1) == 1
         with pytest.raises(c4a.InvalidArguments, match=r"args\.n.*c4a_key="):
-            act(1, object())
+            act(1, object())  # type: ignore[arg-type]
     assert len(ran) == 1
 
 

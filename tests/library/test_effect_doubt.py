@@ -293,7 +293,11 @@ def test_reconcile_gets_the_typed_arguments_of_any_signature_and_the_outside_key
         keys.append(c4a.idempotency_key())
         raise TimeoutError
 
-    @c4a.effect(reconcile=lambda d, n: seen.append((d, n)) or "found")
+    def positional(d: date, n: str) -> str:
+        seen.append((d, n))
+        return "found"
+
+    @c4a.effect(reconcile=positional)
     def other_names(day: date, note: str) -> str:
         raise TimeoutError
 
@@ -314,7 +318,11 @@ def test_reconcile_gets_the_typed_arguments_of_any_signature_and_the_outside_key
 def test_reconcile_after_leaves_the_outside_its_read_lag(library: Library) -> None:
     asked: list[float] = []
 
-    @c4a.effect(reconcile=lambda: asked.append(time.monotonic()) or "found", reconcile_after=0.5, wait=5.0)
+    def look() -> str:
+        asked.append(time.monotonic())
+        return "found"
+
+    @c4a.effect(reconcile=look, reconcile_after=0.5, wait=5.0)
     def act() -> str:
         raise TimeoutError
 

@@ -85,7 +85,7 @@ class Kinds:
 
     @c4a.effect
     @staticmethod
-    def outer_static(self: int) -> int:
+    def outer_static(self: int) -> int:  # noqa: PLW0211 - any name is the tool's
         """Static, with a parameter called self."""
         return self
 

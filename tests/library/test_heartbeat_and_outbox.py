@@ -49,7 +49,7 @@ def flaky(library: Library, monkeypatch: pytest.MonkeyPatch) -> Flaky:
     """The library's record behind a line that can be cut."""
     monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.05)
     flaky = Flaky(library.record)
-    connect.use_record(flaky)  # type: ignore[arg-type]
+    connect.use_record(flaky)
     return flaky
 
 
