@@ -99,13 +99,10 @@ def committing_db(transactional_db: None) -> Iterator[None]:
 
 
 def _template_make(server: str) -> str:
-    import psycopg
-
-    from c4a.record import schema
+    from c4a.record.postgres import migrate
 
     url = services.database_create(server, prefix=TEMPLATE)
-    with psycopg.connect(url) as connection:
-        schema.upgrade(connection)
+    migrate(url)
     return url.rsplit("/", 1)[1]
 
 
