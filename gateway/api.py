@@ -147,7 +147,7 @@ def incoming_read(request: HttpRequest, operation: Operation) -> Incoming:
         NotAuthenticated, ScopeRefused, RequestRefused, BodyTooLarge, MediaTypeRefused.
     """
     caller = caller_of_request(request, operation.scopes) if operation.scopes else _NOBODY
-    query = operation.query.read(_query(request)) if request.META.get("QUERY_STRING") or operation.query.fields else {}
+    query = operation.query.read_query(_query(request)) if request.META.get("QUERY_STRING") or operation.query.fields else {}
     body = operation.body.read(body_json(request)) if operation.body is not None else {}
     return Incoming(caller, body, query)
 
@@ -216,7 +216,7 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"The body is over the limit of {limit} bytes: send less, or a reference instead.", limit_bytes=limit, errors=[])
 
 
-def _query(request: HttpRequest) -> dict[str, Any]:
+def _query(request: HttpRequest) -> dict[str, str]:
     twice = [name for name, values in request.GET.lists() if len(values) > 1]
     if twice:
         raise RequestRefused("A query parameter stands twice.", errors=[{"field": name, "problem": "stands twice"} for name in twice])

@@ -14,6 +14,8 @@ from c4a.errors import C4AError, InvalidArguments, RequestRefused
 _HEX: Final = re.compile(r"\A[0-9a-f]+\Z")
 _WHOLE: Final = re.compile(r"\A[0-9]{1,18}\Z")
 
+_DECIMAL: Final = re.compile(r"\A[0-9]{1,9}(\.[0-9]{1,6})?\Z")
+
 type Check = Callable[[Any], Any]
 
 
@@ -30,6 +32,8 @@ class Field:
     about: str
     required: bool = False
     default: Any = None
+    from_text: Check | None = None
+    """For a query, where everything is text: makes the value that `check` expects of it, or leaves the text for `check` to refuse."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,14 @@ class Fields:
             listed = "; ".join(f"{error['field'] or 'body'}: {error['problem']}" for error in errors[:5])
             raise RequestRefused(f"The request is not as expected: {listed}.", errors=errors)
         return read
+
+    def read_query(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """As `read`, of a query."""
+        made: dict[str, Any] = {}
+        for name, value in given.items():
+            field = self.fields.get(name)
+            made[name] = field.from_text(value) if field is not None and field.from_text is not None else value
+        return self.read(made)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the object."""
@@ -148,26 +160,22 @@ def integer(about: str, *, least: int, most: int = 2**53, required: bool = False
     """A whole number; in a query its digits."""
 
     def check(value: Any) -> int:
-        if type(value) is str and _WHOLE.match(value):
-            value = int(value)
         if type(value) is not int or not least <= value <= most:
             raise Wrong(f"expected a whole number from {least} to {most}")
         return value
 
-    return Field(check, {"type": "integer", "minimum": least, "maximum": most}, about, required, default)
+    return Field(check, {"type": "integer", "minimum": least, "maximum": most}, about, required, default, _whole)
 
 
 def seconds(about: str, *, least: float, most: float, required: bool = False, default: float | None = None) -> Field:
     """A length of time in seconds, whole or not; in a query its decimal text."""
 
     def check(value: Any) -> float:
-        if type(value) is str and re.match(r"\A[0-9]{1,9}(\.[0-9]{1,6})?\Z", value):
-            value = Decimal(value)
         if type(value) not in (int, Decimal) or not least <= value <= most:
             raise Wrong(f"expected a number of seconds from {least:g} to {most:g}")
         return float(value)
 
-    return Field(check, {"type": "number", "minimum": least, "maximum": most}, about, required, default)
+    return Field(check, {"type": "number", "minimum": least, "maximum": most}, about, required, default, _decimal)
 
 
 def choice(about: str, *values: str, required: bool = False, default: str | None = None) -> Field:
@@ -220,6 +228,14 @@ def list_of(fields: Fields, about: str, *, most: int) -> Field:
             raise Wrong(error.message) from None
 
     return Field(check, {"type": "array", "items": fields.schema(), "minItems": 1, "maxItems": most}, about, required=True)
+
+
+def _whole(value: str) -> object:
+    return int(value) if _WHOLE.match(value) else value
+
+
+def _decimal(value: str) -> object:
+    return Decimal(value) if _DECIMAL.match(value) else value
 
 
 def _kind(value: object) -> str:

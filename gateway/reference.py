@@ -35,11 +35,25 @@ def api_reference(request: HttpRequest) -> HttpResponse:
     return render(request, "gateway/api_reference.html", {"operations": operations_shown()})
 
 
+@login_not_required
+@require_safe
+def openapi(request: HttpRequest) -> HttpResponse:
+    """The OpenAPI 3.1 document."""
+    return HttpResponse(openapi_text(), content_type="application/json")
+
+
+@cache
+def openapi_text() -> bytes:
+    """The OpenAPI 3.1 document as JSON; made once a process."""
+    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return json.dumps(document, indent=1).encode()
+
+
 @cache
 def operations_shown() -> tuple[Shown, ...]:
     """The operations in the order of their addresses; made once a process."""
-    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    return tuple(_shown(path, method, operation) for path, methods in document["paths"].items() for method, operation in methods.items())
+    paths = json.loads(openapi_text())["paths"]
+    return tuple(_shown(path, method, operation) for path, methods in paths.items() for method, operation in methods.items())
 
 
 def _shown(path: str, method: str, operation: dict[str, Any]) -> Shown:

@@ -6,7 +6,6 @@ from typing import Any
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
-from drf_spectacular.views import SpectacularJSONAPIView
 
 from gateway import effects, operations, reference, stops, waiting
 
@@ -51,7 +50,7 @@ urlpatterns = [
     path(f"{V1}healthz", _free(operations.Healthz.as_view()), name="gateway-healthz"),
     path(f"{V1}readyz", _free(operations.Readyz.as_view()), name="gateway-readyz"),
     path(f"{V1}metrics", _free(operations.Metrics.as_view()), name="gateway-metrics"),
-    path(f"{V1}openapi.json", _free(SpectacularJSONAPIView.as_view()), name="gateway-openapi"),
+    path(f"{V1}openapi.json", reference.openapi, name="gateway-openapi"),
     # The same probes where load balancers look for them by custom.
     path("healthz", _free(operations.Healthz.as_view(schema=None)), name="gateway-healthz-root"),
     path("readyz", _free(operations.Readyz.as_view(schema=None)), name="gateway-readyz-root"),

@@ -54,7 +54,7 @@ def company(slug: str) -> Company:
 
 def member(organization: Organization, email: str, *roles: str) -> Member:
     """A person with a password in an organization."""
-    user = User.objects.create_user(email, PASSWORD, name=email.split("@")[0])
+    user = User.objects.create_user(email, PASSWORD, name=email.split("@", maxsplit=1)[0])
     return verbs.member_add(organization, user, roles=roles, actor=ACTOR)
 
 

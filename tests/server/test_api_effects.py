@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
+from accounts import verbs
+from accounts.models import Agent
 from c4a import canonical, keys
 from c4a.record.dialects import Statement
 from ledger.executor import executor_default
-from tests.server.cast import Api, Company, new_token
+from ledger.tasks import lease_sweep
+from tests.server.cast import ACTOR, Api, Company, new_token
 
 
 def test_it_grants_a_claim_and_repeats_the_recorded_result(agent: Api) -> None:
@@ -144,7 +149,7 @@ def test_it_computes_every_digest_and_refuses_another(agent: Api, acme: Company)
 
 
 def test_an_excluded_parameter_tells_no_two_actions_apart(agent: Api, acme: Company) -> None:
-    first = agent.claim("r4", arguments={"amount": 10, "trace": "a\"b,}"}, exclude=["trace"])
+    first = agent.claim("r4", arguments={"amount": 10, "trace": 'a"b,}'}, exclude=["trace"])
     text = canonical.canonical_from_codec(canonical.plain_arguments_codec({"amount": 10}))
     assert first.json["key"] == keys.effect_key(acme.organization.id, "r4", "pay", arguments=text)
     assert agent.claim("r4", arguments={"amount": 10, "trace": "z"}, exclude=["trace"]).code == "effect-running"
@@ -241,8 +246,6 @@ def test_a_stopped_run_or_agent_claims_nothing(agent: Api, admin_key: Api, acme:
 
 def test_a_run_may_have_any_name(agent: Api, admin_key: Api) -> None:
     name = "thread/1 ü?&#%2F"
-    from urllib.parse import quote
-
     assert admin_key.post(f"runs/{quote(name, safe='')}/freeze", {}).json["subject"] == f"run:{name}"
     assert agent.claim(name).code == "agent-frozen"
 
@@ -272,18 +275,12 @@ def test_case_11_one_key_text_of_two_organizations_is_two_effects(agent: Api, ot
 
 
 def test_a_team_mates_agent_shares_effects_on_purpose(agent: Api, acme: Company) -> None:
-    from accounts import verbs
-    from accounts.models import Agent
-    from tests.server.cast import ACTOR
-
     mate = Agent.objects.create(organization=acme.organization, name="shipping")
     agent.claim()
     assert Api(verbs.key_create(mate, {"act"}, actor=ACTOR).token).claim().code == "effect-running"
 
 
 def test_a_lapsed_claim_is_in_doubt_when_the_sweep_sees_it(agent: Api) -> None:
-    from ledger.tasks import lease_sweep
-
     key = agent.claim().json["key"]
     assert lease_sweep() == 0
     executor_default().trip([Statement("UPDATE c4a_effect SET lease_until = {now} - 1 WHERE key = :key", {"key": key})])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts import verbs
-from accounts.keys import key_hash
+from accounts.keys import caller_of_token, key_hash
 from accounts.models import ApiKey, Role
 from c4a.errors import RequestRefused
+from c4a.record.dialects import Statement
+from ledger.executor import DjangoExecutor, executor_default
 from ledger.models import Entry
 from tests.server.cast import ACTOR, Api, Company, member
 
@@ -45,12 +49,15 @@ def test_it_refuses_an_expired_key(acme: Company, agent: Api) -> None:
     assert "expired" in reply.json["detail"]
 
 
-def test_it_finds_a_key_with_one_query_and_no_orm(acme: Company, django_assert_num_queries: object) -> None:
-    from accounts.keys import caller_of_token
-
-    caller = caller_of_token(acme.key, now=timezone.now())
-    assert caller.actor == f"agent:{acme.agent.id}"
-    assert caller.organization == acme.organization.id
+def test_it_finds_a_key_with_one_indexed_read_and_no_orm(acme: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements: list[Statement] = []
+    read = DjangoExecutor.read
+    monkeypatch.setattr(DjangoExecutor, "read", lambda self, asked: (statements.extend(asked), read(self, asked))[1])
+    with CaptureQueriesContext(connection) as queries:
+        caller = caller_of_token(acme.key, now=timezone.now())
+    assert (caller.organization, caller.actor) == (acme.organization.id, f"agent:{acme.agent.id}")
+    assert len(statements) == 1
+    assert len(queries) == 0
 
 
 def test_it_stores_no_key_only_its_hash(acme: Company) -> None:
@@ -146,8 +153,6 @@ def test_role_group_and_key_changes_are_entries(acme: Company) -> None:
 
     def noted(subject: str) -> list[str]:
         rows = Entry.objects.filter(organization=acme.organization.id, run="", key=subject, kind="subject.noted").order_by("seq")
-        import json
-
         return [json.loads(row.payload or "{}")["what"] for row in rows]
 
     assert noted(person.subject) == ["member.added", "member.roles_changed", "member.removed"]
@@ -174,9 +179,6 @@ def test_a_group_takes_no_member_of_another_organization(acme: Company, other: C
 
 
 def test_a_database_that_agents_open_directly_holds_one_organization(db: None) -> None:
-    from c4a.record.dialects import Statement
-    from ledger.executor import executor_default
-
     executor_default().trip([Statement("INSERT INTO c4a_meta (name, value) VALUES ('organization', 'org_direct')", {})])
     assert verbs.organization_create("first", "First", actor=ACTOR).id == "org_direct"
     with pytest.raises(RequestRefused):
