@@ -117,10 +117,9 @@ CREATE TABLE c4a_effect (
     last_digest TEXT NOT NULL,
     last_payload_digest TEXT NOT NULL
 );
--- Promise: one head an effect.
-CREATE UNIQUE INDEX c4a_effect_run ON c4a_effect (organization, run, key);
--- Serves GET effects/{key} and `c4a resolve KEY`, where the run is not named.
-CREATE INDEX c4a_effect_key ON c4a_effect (organization, key);
+-- Promise: one head an effect. The key stands before the run so that a look-up by key alone (`c4a resolve KEY`) needs no second
+-- index. A run's effects are found through the chain index of its entries.
+CREATE UNIQUE INDEX c4a_effect_run ON c4a_effect (organization, key, run);
 -- Serves the lease sweep and the in-doubt page.
 CREATE INDEX c4a_effect_open ON c4a_effect (state, lease_until) WHERE state IN ('running', 'in_doubt');
 -- Serves a no that comes while the approved action runs.
