@@ -304,11 +304,33 @@ def _write_tag(tree: dict[str, Any], place: Place, depth: int) -> str:
     if "v" not in tree or not tree.keys() <= {TAG, "v", *allowed}:
         refuse(place, f"a {name} tag has wrong parts: expected v{''.join(', ' + part for part in allowed)}")
     try:
+        _check_parts(tree)
         return write(tree, place, depth)
     except (ValueError, TypeError, KeyError, OverflowError, binascii.Error) as error:
         if isinstance(error, InvalidArguments):
             raise
         refuse(place, f"malformed {name} tag ({error})")
+
+
+def _check_parts(tree: dict[str, Any]) -> None:
+    """The parts beside `v` have the kinds that reading needs, whatever of them canonical text leaves out."""
+    for part, kinds in _PART_KINDS.items():
+        if part in tree and type(tree[part]) not in kinds:
+            raise ValueError(f"{part} is of another kind")
+    for names in (tree.get("set", []), tree.get("unset", [])):
+        if any(type(name) is not str for name in names):
+            raise ValueError("field names are not text")
+
+
+def _check_hashable(trees: list[Any]) -> None:
+    """Members of sets and keys of mappings cannot be what no Python set or mapping could hold."""
+    pending = list(trees)
+    while pending:
+        tree = pending.pop()
+        if type(tree) is list or (type(tree) is dict and tree.get(TAG) not in _HASHABLE):
+            raise ValueError("a member or key cannot be hashed")
+        if type(tree) is dict and tree[TAG] in ("tuple", "frozenset"):
+            pending.extend(_listed(tree))
 
 
 def _string(tree: dict[str, Any], part: str = "v") -> str:
@@ -408,6 +430,7 @@ def _as_list(tree: dict[str, Any], place: Place, depth: int) -> str:
 
 
 def _set(tree: dict[str, Any], place: Place, depth: int) -> str:
+    _check_hashable(_listed(tree))
     texts = sorted(_items(_listed(tree), place, depth), key=str.encode)
     if len(set(texts)) != len(texts):
         refuse(place, "two members of the set are one value in canonical text; pass only one of them")
@@ -419,6 +442,7 @@ def _map(tree: dict[str, Any], place: Place, depth: int) -> str:
     keys, items = flat[::2], flat[1::2]
     if len(keys) != len(items):
         raise ValueError("a key has no value")
+    _check_hashable(keys)
     if depth >= MAX_DEPTH:
         refuse_depth(place)
     keyed = [_write(key, (place, "key", key), depth + 1) for key in keys]
@@ -441,14 +465,14 @@ def _as_object(tree: dict[str, Any], place: Place, depth: int) -> str:
 
 
 def _deque(tree: dict[str, Any], place: Place, depth: int) -> str:
-    if tree["maxlen"] is not None and type(tree["maxlen"]) is not int:
-        raise ValueError("maxlen is not a number")
+    if tree["maxlen"] is not None and not len(_listed(tree)) <= tree["maxlen"] < 2**31:
+        raise ValueError("maxlen is less than the items")
     return _tag("deque", ("v", f"[{','.join(_items(_listed(tree), place, depth))}]"))
 
 
 def _numbers(tree: dict[str, Any], place: Place, depth: int) -> str:
     parts = _listed(tree)
-    kinds = (int, float, Decimal) if tree[TAG] == "complex" else (int,)
+    kinds = (float, Decimal) if tree[TAG] == "complex" else (int,)
     if len(parts) != {"range": 3}.get(tree[TAG], 2) or any(type(part) not in kinds for part in parts):
         raise ValueError("v holds other than its numbers")
     if tree[TAG] != "complex" and parts[-1] == 0:
@@ -490,6 +514,20 @@ def _instance(tree: dict[str, Any], place: Place, depth: int) -> str:
         return _tag(tree[TAG], *parts, ("v", _object(content.items(), place, depth)))
     return _tag(tree[TAG], *parts, ("v", _write(content, place, depth)))
 
+
+_PART_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("class", "kind", "name", "zone"), (str,)),
+    **dict.fromkeys(("extra", "more", "private"), (dict,)),
+    **dict.fromkeys(("set", "unset"), (list,)),
+    "factory": (str, type(None)),
+    "fold": (int,),
+    "maxlen": (int, type(None)),
+}
+_HASHABLE = {
+    *("str", "float", "decimal", "bytes", "date", "time", "datetime", "timedelta", "uuid", "path", "tuple", "frozenset", "range"),
+    *("complex", "fraction", "secret", "enum", "flag", "namedtuple", "dataclass", "attrs", "model"),
+    *("ipv4address", "ipv6address", "ipv4network", "ipv6network", "ipv4interface", "ipv6interface"),
+}
 
 _Handler = Callable[[dict[str, Any], Place, int], str]
 _LONE = "the text has a lone surrogate (half of a UTF-16 pair), which UTF-8 cannot hold; decode it properly first"

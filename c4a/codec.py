@@ -13,9 +13,9 @@ import json
 import pathlib
 import types
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from c4a.classes import KnownClasses, field_names, model_base
 from c4a.errors import RecordDamaged
@@ -28,6 +28,8 @@ MAX_ENCODED_CHARACTERS = 16 * 1_048_576
 
 # Too short to be nested deeper than any caller's stack allows.
 _SHALLOW_CHARACTERS = 200
+
+T = TypeVar("T", bound=Sized)
 
 __all__ = ["StandIn", "decode", "encode"]
 
@@ -57,7 +59,8 @@ def decode(text: str, *, annotation: object = None) -> object:
         RecordDamaged: the text is not codec text.
     """
     try:
-        if TAG not in text and len(text) <= _SHALLOW_CHARACTERS:
+        # An escape could spell the tag (`\\u0024c4a`), which canonical text would read as one.
+        if len(text) <= _SHALLOW_CHARACTERS and TAG not in text and "\\u" not in text:
             return json.loads(text)  # text without a tag is its own value; most repeats return such a one
         return run_deep(lambda: TreeReader(annotation).read(json.loads(text)))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -91,9 +94,22 @@ class TreeReader:
         return StandIn(tree, content if isinstance(content, dict) else {"member": content})
 
 
+def _whole(made: T, count: int) -> T:
+    # 1 and True are two values in a record but one key in Python: nothing may get lost without a word.
+    if len(made) != count:
+        raise ValueError("two members or keys are equal")
+    return made
+
+
+def _read_set(reader: TreeReader, tree: dict[str, Any]) -> Any:
+    members = [reader.read(item) for item in tree["v"]]
+    return _whole(set(members) if tree[TAG] == "set" else frozenset(members), len(members))
+
+
 def _read_map(reader: TreeReader, tree: dict[str, Any]) -> dict[Any, Any]:
     flat = [reader.read(item) for item in tree["v"]]
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    made = dict(zip(flat[::2], flat[1::2], strict=True))
+    return _whole(made, len(flat) // 2)
 
 
 def _read_time(reader: TreeReader, tree: dict[str, Any]) -> Any:
@@ -209,8 +225,8 @@ _READERS: dict[str, Callable[[TreeReader, dict[str, Any]], Any]] = {
     "uuid": _made_of(uuid.UUID),
     "path": _read_path,
     "tuple": _made_of(tuple),
-    "set": _made_of(set),
-    "frozenset": _made_of(frozenset),
+    "set": _read_set,
+    "frozenset": _read_set,
     "deque": lambda reader, tree: collections.deque(reader.read(tree["v"]), tree["maxlen"]),
     "map": _read_map,
     "ordereddict": _made_of(collections.OrderedDict),

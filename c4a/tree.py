@@ -441,7 +441,7 @@ def _own_state(value: Any) -> dict[str, Any]:
             private = name.startswith("__") and not name.endswith("__")
             attribute = f"_{base.__name__.lstrip('_')}{name}" if private else name
             item = getattr(value, attribute, _MISSING)
-            if item is not _MISSING and name not in ("__dict__", "__weakref__"):
+            if item is not _MISSING and name not in ("__dict__", "__weakref__", "_attrs_cached_hash"):
                 state[attribute] = item
     return state
 

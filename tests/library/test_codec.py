@@ -21,6 +21,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import attrs
 import psycopg
 import pydantic
 import pydantic.v1
@@ -497,6 +498,34 @@ def test_a_class_whose_fields_changed_since_gives_a_stand_in() -> None:
 def test_text_that_is_not_codec_text_is_a_damaged_record(text: str) -> None:
     with pytest.raises(RecordDamaged):
         decode(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"$c4a":"map","v":[1,"a",true,"b"]}', '{"$c4a":"set","v":[0,false]}', '{"$c4a":"frozenset","v":[1,1.0]}']
+)
+def test_nothing_gets_lost_where_python_knows_one_key_and_the_record_two(text: str) -> None:
+    with pytest.raises(RecordDamaged, match="equal"):
+        decode(text)
+
+
+def test_the_key_of_an_attrs_object_does_not_change_when_it_is_hashed() -> None:
+    first, second = Badge("a"), Badge("a")
+    hash(first)
+    assert canonical_text(first) == canonical_text(second)
+    assert again(first) == first
+
+
+@attrs.frozen(cache_hash=True)
+class Badge:
+    """Remembers its hash, which differs between processes."""
+
+    name: str
+
+
+def test_a_tag_spelt_with_an_escape_is_a_tag_all_the_same() -> None:
+    text = '{"\\u0024c4a":"date","v":"2025-01-01"}'
+    assert decode(text) == datetime.date(2025, 1, 1)
+    assert canonical_from_codec(text) == canonical_text(decode(text))
 
 
 # ---- secrets
