@@ -32,7 +32,7 @@ test: environment-test
 	@$(BIN)/python -m tests.services run --server-on-postgresql -- $(PYTEST) $(WORKERS) tests/server
 
 demo: environment-test
-	@exec $(BIN)/python examples/demo.py
+	@exec $(BIN)/python -m tests.services run -- $(BIN)/python -m c4a.demo
 
 lint: environment-test
 	@.ci/lint
