@@ -20,7 +20,7 @@ def migrate(options: argparse.Namespace) -> Exit:
     """Apply the schema steps that are missing; again, it changes nothing."""
     if not options.address.startswith(("postgresql://", "postgres://")):
         raise RequestRefused(
-            f"expected a postgresql:// address, got {options.address!r}: a file is made and upgraded by c4a.init() itself, a server by its own migrations"
+            f"expected a postgresql:// address, got {options.address!r}: files are upgraded by c4a.init(), servers by manage.py migrate"
         )
     from c4a.record import postgres
 

@@ -26,7 +26,7 @@ def time_text(micros: int) -> str:
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows in aligned columns; the first row is the heading."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)
 
 

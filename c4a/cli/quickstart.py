@@ -74,7 +74,7 @@ def _killed(folder: Path, case: str, mode: str, *, kill_at: str, expected: tuple
                 first.kill()  # SIGKILL: no handler, no `finally`, no flush
                 break
     with _agent(place, mode) as again:
-        said = dict((who, word) for word, who in _words(again))
+        said = {who: word for word, who in _words(again)}
     sent = (place / "sent").read_text(encoding="utf-8").splitlines()
     return Seen(case, sent.count(FIRST), sent.count(SECOND), said.get(FIRST, "nothing"), expected)
 

@@ -22,7 +22,7 @@ from c4a.record.verbs import VerbRecord
 LIST_LIMIT: Final = 1000
 """The most actions that one command lists."""
 LEAST_PREFIX: Final = 4
-_PREFIX: Final = re.compile(r"[0-9a-f]{%d,64}" % LEAST_PREFIX)
+_PREFIX: Final = re.compile(rf"[0-9a-f]{{{LEAST_PREFIX},64}}")
 _SQLITE_HEADER: Final = b"SQLite format 3\0"
 
 
