@@ -39,7 +39,7 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Run the mutations and print one line each; 1 if a guard was not missed."""
+    """Run the mutations and print one line each; 1 if the absence of a guard went unnoticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.walls.mutate")
     parser.add_argument("--sample", type=int, help="only so many, drawn by --seed")
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86400, help="(default: the day, so that every guard has its turn)")
@@ -51,11 +51,11 @@ def main(arguments: Sequence[str] = ()) -> int:
         print(f"{len(chosen)} of {len(MUTATIONS)} guards, seed {options.seed}")
     outcomes = mutations_run(chosen)
     for outcome in outcomes:
-        print(f"{'missed' if outcome.problem is None else 'NOT MISSED'}  {outcome.mutation.guard} ({outcome.seconds:.0f} s)")
+        print(f"{'noticed' if outcome.problem is None else 'NOT NOTICED'}  {outcome.mutation.guard} ({outcome.seconds:.0f} s)")
         if outcome.problem is not None:
             print(f"    {outcome.mutation.file}: {outcome.problem}")
     bad = sum(outcome.problem is not None for outcome in outcomes)
-    print(f"{len(outcomes)} guards taken out, {len(outcomes) - bad} missed by a test.")
+    print(f"{len(outcomes)} guards taken out, {len(outcomes) - bad} noticed by a test.")
     return 1 if bad else 0
 
 

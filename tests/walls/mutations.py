@@ -10,7 +10,7 @@ from typing import Final
 class Mutation:
     """One guard: `text` stands exactly once in `file` (from the root); with `instead` in its place, `tests` must fail.
 
-    `tests` are pytest node ids, or `file.py -k words` is not possible: name the test.
+    `tests` are pytest node ids, as few and as quick as show it.
     """
 
     guard: str
@@ -31,4 +31,207 @@ class Mutation:
         return whole.replace(self.text, self.instead)
 
 
-MUTATIONS: Final[tuple[Mutation, ...]] = ()
+_SQLITE: Final = "c4a/record/sql/0001_record.sqlite.sql"
+_POSTGRESQL: Final = "c4a/record/sql/0001_record.postgresql.sql"
+_APPEND_ONLY: Final = "tests/walls/test_append_only.py"
+_RECORD: Final = "tests/record"
+_DOUBT: Final = "tests/library/test_effect_doubt.py"
+_KEYS: Final = "tests/server/test_api_keys.py"
+_EFFECTS: Final = "tests/server/test_api_effects.py"
+
+MUTATIONS: Final[tuple[Mutation, ...]] = (
+    # What the schema promises.
+    Mutation(
+        "an entry is never deleted (SQLite)",
+        _SQLITE,
+        "BEFORE DELETE ON c4a_entry\n",
+        "BEFORE DELETE ON c4a_entry WHEN 1 = 0\n",
+        (f"{_APPEND_ONLY}::test_an_entry_is_never_changed_or_deleted",),
+    ),
+    Mutation(
+        "an entry is never changed (SQLite)",
+        _SQLITE,
+        "BEFORE UPDATE ON c4a_entry\nWHEN NOT (",
+        "BEFORE UPDATE ON c4a_entry\nWHEN 1 = 0 AND NOT (",
+        (f"{_APPEND_ONLY}::test_an_entry_is_never_changed_or_deleted",),
+    ),
+    Mutation(
+        "erasure needs its own entry first (SQLite)",
+        _SQLITE,
+        "e.run = '' AND e.key = OLD.digest AND e.kind = 'entry.erased'",
+        "1 = 1",
+        (f"{_APPEND_ONLY}::test_an_entry_is_never_changed_or_deleted",),
+    ),
+    Mutation(
+        "an entry is never replaced (SQLite)",
+        _SQLITE,
+        "SELECT RAISE(ABORT, 'c4a_entry is append-only: an entry stands at this place already')",
+        "SELECT 1",
+        (f"{_APPEND_ONLY}::test_the_entries_are_never_emptied_or_replaced",),
+    ),
+    Mutation(
+        "an entry is never changed or deleted (PostgreSQL)",
+        _POSTGRESQL,
+        "CREATE TRIGGER c4a_entry_no_change BEFORE UPDATE OR DELETE ON c4a_entry FOR EACH ROW EXECUTE FUNCTION c4a_entry_refuse();",
+        "",
+        (f"{_APPEND_ONLY}::test_an_entry_is_never_changed_or_deleted",),
+    ),
+    Mutation(
+        "the entries are never emptied (PostgreSQL)",
+        _POSTGRESQL,
+        "CREATE TRIGGER c4a_entry_no_truncate BEFORE TRUNCATE ON c4a_entry FOR EACH STATEMENT EXECUTE FUNCTION c4a_entry_refuse();",
+        "",
+        (f"{_APPEND_ONLY}::test_the_entries_are_never_emptied_or_replaced",),
+    ),
+    Mutation(
+        "a chain has one entry at each place (PostgreSQL)",
+        _POSTGRESQL,
+        "CREATE UNIQUE INDEX c4a_entry_chain",
+        "CREATE INDEX c4a_entry_chain",
+        (f"{_APPEND_ONLY}::test_a_chain_cannot_fork",),
+    ),
+    Mutation(
+        "a yes is spent by one intent (PostgreSQL)",
+        _POSTGRESQL,
+        "CREATE UNIQUE INDEX c4a_entry_spend",
+        "CREATE INDEX c4a_entry_spend",
+        (f"{_APPEND_ONLY}::test_a_yes_is_spent_by_one_intent_whatever_the_heads_say",),
+    ),
+    # Claims and approvals.
+    Mutation(
+        "an approval's signature is checked",
+        "c4a/record/claim.py",
+        "tool == call.tool and keyring.verifies(mac, key_id, APPROVAL_DOMAIN, fields)",
+        "tool == call.tool",
+        (f"{_APPEND_ONLY}::test_a_yes_changed_by_hand_buys_nothing",),
+    ),
+    Mutation(
+        "an approval's signature binds its expiry",
+        "c4a/record/claim.py",
+        '"-" if expires_at is None else str(expires_at)]',
+        '"-"]',
+        (f"{_APPEND_ONLY}::test_a_yes_changed_by_hand_buys_nothing",),
+    ),
+    Mutation(
+        "an explicit key keeps its meaning",
+        "c4a/record/claim.py",
+        "if seen.state is None or seen.args_digest == call.args_digest:",
+        "if True:",
+        (f"{_EFFECTS}::test_an_explicit_key_names_one_action",),
+    ),
+    Mutation(
+        "the token settles, and nobody without it",
+        "c4a/record/settle.py",
+        '_MINE: Final = "token_hash = :token_hash"',
+        '_MINE: Final = ":token_hash = :token_hash"',
+        (f"{_EFFECTS}::test_a_stranger_to_the_claim_cannot_settle_it",),
+    ),
+    Mutation(
+        "a stopped run or agent claims nothing",
+        "c4a/record/claim.py",
+        "NOT EXISTS (SELECT 1 FROM c4a_run AS f WHERE",
+        "1 = 1 OR NOT EXISTS (SELECT 1 FROM c4a_run AS f WHERE",
+        (f"{_EFFECTS}::test_a_stopped_run_or_agent_claims_nothing",),
+    ),
+    # Doubt.
+    Mutation(
+        "a verdict names the attempt it judges",
+        "c4a/record/doubt.py",
+        "where = \"state = 'in_doubt' AND attempt = :attempt\"",
+        "where = \"state = 'in_doubt'\"",
+        (f"{_RECORD}/test_doubt.py::test_c_a9_a_verdict_about_an_older_attempt_is_refused_even_when_the_newer_is_in_doubt",),
+    ),
+    Mutation(
+        "only what is in doubt is judged",
+        "c4a/record/doubt.py",
+        "where = \"state = 'in_doubt' AND attempt = :attempt\"",
+        'where = "attempt = :attempt"',
+        (f"{_RECORD}/test_doubt.py::test_a_verdict_on_what_is_settled_is_stale",),
+    ),
+    Mutation(
+        "a proof of death is about this very process",
+        "c4a/record/doubt.py",
+        'where = "attempt = :attempt AND holder = :holder AND ',
+        'where = "attempt = :attempt AND ',
+        (f"{_RECORD}/test_doubt.py::test_a_proof_about_another_process_or_attempt_changes_nothing",),
+    ),
+    Mutation(
+        "who did not ask does not answer",
+        "c4a/record/doubt.py",
+        "where = \"state = 'in_doubt' AND asker_hash = :asker\"",
+        "where = \"state = 'in_doubt'\"",
+        (f"{_RECORD}/test_doubt.py::test_nobody_answers_who_did_not_ask",),
+    ),
+    Mutation(
+        "a heartbeat keeps only its own claim alive",
+        "c4a/record/settle.py",
+        'WHERE organization = :organization AND run = :run AND key = :key AND token_hash = :token_hash AND state = \'running\'"""',
+        'WHERE organization = :organization AND run = :run AND key = :key AND state = \'running\'"""',
+        (f"{_RECORD}/test_settle.py::test_another_callers_heartbeat_keeps_nobody_elses_claim_alive",),
+    ),
+    Mutation(
+        "one caller asks outside",
+        "c4a/record/doubt.py",
+        "AND (asker_until IS NULL OR asker_until < {{now}} OR asker_hash = :asker)",
+        "",
+        (f"{_DOUBT}::test_c_a1_of_four_callers_one_asks_outside_and_one_new_attempt_runs",),
+    ),
+    Mutation(
+        "reconcile waits for the provider's read lag",
+        "c4a/record/doubt.py",
+        "AND last_at <= {{now}} - :after",
+        "",
+        (f"{_DOUBT}::test_reconcile_after_leaves_the_outside_its_read_lag",),
+    ),
+    Mutation(
+        "an action is sent again only within its window",
+        "c4a/record/claim.py",
+        "AND first_at > {{now}} - :window",
+        "",
+        (f"{_DOUBT}::test_outside_the_window_it_stays_in_doubt",),
+    ),
+    # The server's edge.
+    Mutation(
+        "a revoked key is refused",
+        "accounts/keys.py",
+        "if revoked_at is not None:",
+        "if False:",
+        (f"{_KEYS}::test_it_refuses_a_revoked_key_at_once",),
+    ),
+    Mutation(
+        "an expired key is refused",
+        "accounts/keys.py",
+        "if expires_at is not None and _moment(expires_at) <= now:",
+        "if False:",
+        (f"{_KEYS}::test_it_refuses_an_expired_key",),
+    ),
+    Mutation(
+        "a key does what its scopes say",
+        "gateway/api.py",
+        "if not caller.scopes & scopes:",
+        "if False:",
+        (f"{_KEYS}::test_it_refuses_a_write_without_its_scope", f"{_KEYS}::test_it_refuses_a_read_without_its_scope"),
+    ),
+    Mutation(
+        "a person's key does what the roles allow now",
+        "accounts/keys.py",
+        "scopes = _allowed(scopes, roles)",
+        "pass",
+        (f"{_KEYS}::test_a_persons_key_does_what_the_roles_allow_now",),
+    ),
+    # Running it.
+    Mutation(
+        "children die with a killed supervisor",
+        "c4a_project/supervisor.py",
+        "preexec_fn=_die_with_parent,",
+        "preexec_fn=None,",
+        ("tests/running/test_supervisor.py::test_children_end_even_if_the_supervisor_is_killed",),
+    ),
+    Mutation(
+        "a child's own children end with it",
+        "c4a_project/supervisor.py",
+        "os.killpg(life.process.pid, signal.SIGKILL)",
+        "os.kill(life.process.pid, signal.SIGKILL)",
+        ("tests/running/test_supervisor.py::test_a_child_that_ignores_the_request_and_its_own_child_are_ended",),
+    ),
+)

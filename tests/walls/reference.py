@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 ERRORS_PAGE: Final = ROOT / "docs" / "ERRORS.md"
 
 READING: Final = ("c4a", "c4a_project", "accounts", "ledger", "gateway", "approvals", "tickets")
-_READ: Final = re.compile(r"""(?:env_\w+|embedded_secret|environ\.get|getenv|environ)[\[(]\s*"(C4A_\w+)\"""")
+_READ: Final = re.compile(r"""(?:env_\w+|embedded_secret|environ\.get|getenv|environ|given_secret)[\[(](?:\w+,)?\s*"(C4A_\w+)\"""")
 
 _HEAD: Final = """# Errors
 

@@ -36,7 +36,7 @@ def test_a_text_that_stands_twice_is_no_row() -> None:
 
 
 @pytest.mark.ci
-def test_a_sample_of_guards_is_missed_when_taken_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sample_of_guards_is_noticed_when_taken_out(capsys: pytest.CaptureFixture[str]) -> None:
     code = mutate.main(["--sample", str(SAMPLE)])
 
     assert code == 0, capsys.readouterr().out
