@@ -184,11 +184,17 @@ class DatabaseRecord(VerbRecord):
         self._pool: Pool[PostgresExecutor] = Pool(self._connect, _close, size=pool_size)
         self._executor = SteadyExecutor(self._pool)
         self._listener = _Listener(url)
+        try:
+            self._check(secret)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self, secret: bytes) -> None:
         facts = self._open()
         self.organization = facts["organization"]
         known = str(self.meta("secret_id", key_id(secret)))
         if not self._keyring.knows(known):
-            self.close()
             raise LedgerError(
                 f"{self.place} was made with another secret (id {known}), got one with id {self._keyring.current_id}: "
                 "every machine needs the same secret; name the former one in old_secrets"

@@ -135,12 +135,18 @@ class FileRecord(VerbRecord):
         _make_private(self.path)
         self._pool: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=POOL_SIZE, close_before_fork=True)
         self._watch: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=1, close_before_fork=True)
+        try:
+            self._open(secret)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, secret: bytes) -> None:
         with self.executor() as executor:
             _prepare(executor, self.path)
         self.organization = str(self.meta("organization", schema.new_organization_id()))
         known = str(self.meta("secret_id", key_id(secret)))
         if not self._keyring.knows(known):
-            self.close()
             raise LedgerError(
                 f"{self.place} was made with another secret (id {known}), got one with id {self._keyring.current_id}: "
                 "give the secret that belongs to it, or name it in old_secrets"
@@ -176,8 +182,12 @@ class FileRecord(VerbRecord):
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
             )
+        except sqlite3.Error as error:
+            raise explained(error, self.path) from error
+        try:
             prepare_connection(connection)
         except sqlite3.Error as error:
+            connection.close()
             raise explained(error, self.path) from error
         queue = None
         if fcntl is not None:

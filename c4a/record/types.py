@@ -179,8 +179,8 @@ class Record(Protocol):
             EffectInDoubt: outside the window, still possibly running, or another caller was first.
         """
 
-    def complete(self, run: str, key: str, token: str, *, result: str | None, note: str | None = None) -> None:
-        """Settle as done with the codec text of the result (or `result=None` and a `note` saying why not).
+    def complete(self, run: str, key: str, token: str, *, result: str | None, note: str | None = None) -> str | None:
+        """Settle as done with the codec text of the result (or `result=None` and a `note` saying why not); a record may say how it went.
 
         Its own late outcome settles too while no newer attempt began; if one did, the finding `happened_twice` is recorded.
 
@@ -188,10 +188,10 @@ class Record(Protocol):
             ClaimLost: the token never held this effect.
         """
 
-    def fail(self, run: str, key: str, token: str, *, error: str, nothing_happened: bool = False, reason: str = "raised") -> None:
+    def fail(self, run: str, key: str, token: str, *, error: str, nothing_happened: bool = False, reason: str = "raised") -> str | None:
         """The body raised: in doubt (reason `raised` or `cancelled`), or not_done if `nothing_happened` is proved."""
 
-    def release(self, run: str, key: str, token: str) -> None:
+    def release(self, run: str, key: str, token: str) -> str | None:
         """The body never began: not_done, the yes is kept."""
 
     def heartbeat(self, claims: Sequence[tuple[str, str, str]], lease_seconds: float) -> list[str]:
