@@ -100,7 +100,8 @@ def _from_text(value: str, target: type, path: str) -> Any:
         if issubclass(target, kind):
             return _read(read, value, target, path)
     if target.__name__ in ("SecretStr", "SecretBytes") and target.__module__.startswith("pydantic"):
-        return target(value if target.__name__ == "SecretStr" else value.encode())
+        secret: Any = target
+        return secret(value if target.__name__ == "SecretStr" else value.encode())
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -63,12 +63,11 @@ def test_it_binds_as_python_calls(function: Any, args: tuple[Any, ...], kwargs: 
         (f_none, (1,), {}),
     ],
 )
-def test_what_python_would_refuse_is_refused_in_its_words(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    with pytest.raises(TypeError) as python:
-        inspect.signature(function).bind(*args, **kwargs)
-    with pytest.raises(c4a.InvalidArguments) as ours:
+def test_what_python_would_refuse_is_refused(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        function(*args, **kwargs)
+    with pytest.raises(c4a.InvalidArguments, match=r"^t: .*argument"):
         values_of(function, *args, **kwargs)
-    assert str(python.value) in str(ours.value)
 
 
 def test_however_it_is_passed_one_call_has_one_key() -> None:
@@ -199,7 +198,7 @@ def test_a_wrong_option_is_refused_when_the_tool_is_decorated(wrong: dict[str, A
     def act(n: int) -> None: ...
 
     with pytest.raises(c4a.InvalidArguments) as caught:
-        c4a.effect(**wrong)(act)
+        cast(Any, c4a.effect)(**wrong)(act)
     assert next(reversed(wrong)) in str(caught.value) or caught.value.parameter in ("tool", "form", "max")
 
 

@@ -26,6 +26,7 @@ class Flaky:
         self.record = record
         self.down: set[str] = set()
         self.calls: list[str] = []
+        self.tokens: list[str] = []
         self.after = False
 
     def __getattr__(self, name: str) -> Any:
@@ -35,6 +36,8 @@ class Flaky:
 
         def maybe(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(name)
+            if name == "claim":
+                self.tokens.append(args[1].token)
             if name in self.down:
                 if self.after:
                     found(*args, **kwargs)
@@ -153,7 +156,8 @@ def test_case_80_a_claim_whose_answer_was_lost_is_asked_again_with_the_same_toke
     with c4a.run("r"):
         assert act() == "done"
     assert ran == [1]
-    assert flaky.calls.count("claim") == 2
+    assert len(flaky.tokens) > 1
+    assert len(set(flaky.tokens)) == 1
     assert library.only_effect().attempt == 1
 
 
