@@ -13,7 +13,7 @@ SECRETS = re.compile(
     r"|(?P<bearer>(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<link>/sign-in/link/)[A-Za-z0-9_-]{8,}"
     r"|(?P<address>[a-z+]+://[^\s:/@]*:)[^\s/@]+(?=@)"
-    r"|(?P<named>(?i:password|secret|token|authorization|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;}]{4,}"
+    r"|(?P<named>(?i:password|secret|token|authorization|api[_-]?key)[\"']?\s*[=:]\s*[\"']?(?:(?i:bearer|basic)\s+)?)[^\s\"',;}]{4,}"
 )
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "request", "server_time"}
 

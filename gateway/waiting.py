@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
@@ -35,6 +36,8 @@ MOST_PAUSE_SECONDS: Final = 0.5
 RECHECK_SECONDS: Final = 2.0
 """With notices: how often to look all the same, since LISTEN fails silently through some poolers."""
 RECONNECT_SECONDS: Final = 2.0
+WSGI_SECONDS: Final = 1.0
+"""Under WSGI a wait holds a thread that serves everybody: it is answered soon, and asked again."""
 
 _ANSWER: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -69,6 +72,8 @@ class WaitEffect(ApiView):
         try:
             operation, handler = self.operation_of(request)
             given = await _in_thread(incoming_read)(request, operation)
+            if isinstance(request, WSGIRequest):
+                given.query["seconds"] = min(given.query["seconds"], WSGI_SECONDS)
             return answer_response(await handler(given, **kwargs))
         except C4AError as error:
             return problem_response(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -15,10 +15,12 @@ from unfold.decorators import action  # type: ignore[import-untyped]
 
 from c4a.errors import C4AError
 from c4a.record import doubt, reads
+from c4a.record.entries import ENTRY_KINDS
+from c4a.record.types import DOUBT_REASONS, State
 from ledger.executor import executor_default
 from ledger.forms import ResolveForm
 from ledger.models import Approval, Effect, Entry
-from ledger.scoped_admin import ScopedAdmin
+from ledger.scoped_admin import ScopedAdmin, WordFilter
 
 KEY = re.compile(r"\A[0-9a-f]{8,64}\Z")
 
@@ -26,6 +28,30 @@ KEY = re.compile(r"\A[0-9a-f]{8,64}\Z")
 def moment(micros: int | None) -> datetime | None:
     """A record's time as Django shows times."""
     return None if micros is None else datetime.fromtimestamp(micros / 1_000_000, UTC)
+
+
+class StateFilter(WordFilter):
+    """By the state of an action."""
+
+    title = "state"
+    parameter_name = "state"
+    words = get_args(State)
+
+
+class KindFilter(WordFilter):
+    """By the kind of an entry."""
+
+    title = "kind"
+    parameter_name = "kind"
+    words = tuple(ENTRY_KINDS)
+
+
+class ApprovalStateFilter(WordFilter):
+    """By what became of a yes."""
+
+    title = "state"
+    parameter_name = "state"
+    words = ("unspent", "spent", "cancelled")
 
 
 class RecordAdmin(ScopedAdmin):
@@ -56,7 +82,7 @@ class EffectAdmin(RecordAdmin):
     """Actions, newest first; one in doubt can be settled."""
 
     list_display = ("tool", "state_shown", "run", "key_short", "attempt", "actor", "last_time")
-    list_filter = ("state", "happened_twice")
+    list_filter = (StateFilter,)
     actions_detail: ClassVar[list[str]] = ["resolve"]
     fields = (
         "organization",
@@ -188,7 +214,7 @@ class EntryAdmin(RecordAdmin):
     """Entries, newest first."""
 
     list_display = ("kind", "run", "key_short", "seq", "attempt", "actor", "recorded_time")
-    list_filter = ("kind",)
+    list_filter = (KindFilter,)
     fields = (
         "organization",
         "run",
@@ -222,7 +248,7 @@ class ApprovalAdmin(RecordAdmin):
     """Approvals, newest first."""
 
     list_display = ("tool", "state", "run", "approved_by", "approved_time", "expires_time")
-    list_filter = ("state",)
+    list_filter = (ApprovalStateFilter,)
     fields = (
         "organization",
         "run",
@@ -252,6 +278,4 @@ class ApprovalAdmin(RecordAdmin):
 
 def doubt_reason(reason: str | None) -> str:
     """Why it is in doubt, in a sentence."""
-    from c4a.record.types import DOUBT_REASONS
-
     return DOUBT_REASONS.get(reason or "", "nobody knows whether it happened")
