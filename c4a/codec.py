@@ -59,7 +59,7 @@ def decode(text: str, *, annotation: object = None) -> object:
         RecordDamaged: the text is not codec text.
     """
     try:
-        # An escape could spell the tag (`\\u0024c4a`), which canonical text would read as one.
+        # An escape could spell the tag (`\u0024c4a`), which canonical text would read as one.
         if len(text) <= _SHALLOW_CHARACTERS and TAG not in text and "\\u" not in text:
             return json.loads(text)  # text without a tag is its own value; most repeats return such a one
         return run_deep(lambda: TreeReader(annotation).read(json.loads(text)))

@@ -314,6 +314,11 @@ def test_two_members_that_are_one_value_are_refused(value: object) -> None:
         canonical_text(value)
 
 
+def test_a_set_is_sorted_by_the_canonical_text_of_its_members() -> None:
+    assert canonical_from_codec('{"$c4a":"set","v":["b",2.0,10,"a"]}') == '{"$c4a":"set","v":["a","b",10,2]}'
+    assert not differ({Decimal("2.0"), 10, "a"}, {2, 10.0, "a"})
+
+
 # ---- limits
 
 

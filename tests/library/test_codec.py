@@ -409,7 +409,7 @@ def read(**tag: Any) -> Any:
     ],
 )
 def test_a_name_in_a_record_never_reaches_anything_but_a_real_class_of_its_kind(tag: str, name: str) -> None:
-    back = read(tag=tag, **{"class": name, "v": "RED" if tag == "enum" else {"a": 1}})
+    back = read(tag=tag, **{"class": name, "v": "RED" if tag == "enum" else {"to": "alice", "amount": 1}})
     assert type(back) is StandIn
     assert back.class_name == name
 
