@@ -25,7 +25,7 @@ from c4a.errors import (
     RecordDamaged,
 )
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Result, Statement, action_lock, run_lock
-from c4a.record.doubt import BODY_ENDED, mark_lapsed
+from c4a.record.doubt import BODY_ENDED, mark_lapsed, refuse_damage
 from c4a.record.entries import APPEND_INTENT, advance, entry_params, payload_text
 from c4a.record.keyring import Keyring
 from c4a.record.types import DEFAULT_GRACE_SECONDS, Call, Claimant, Grant, Recorded
@@ -460,7 +460,7 @@ def _begin_again(executor: Executor, seen: _Seen, call: Call, params: dict[str, 
         frozen = _frozen(executor, params)
         if frozen:
             raise frozen
-        _refuse_damage(executor, params)
+        refuse_damage(executor, params, call.tool)
     return after
 
 
@@ -573,23 +573,6 @@ def _refuse_conflict(executor: Executor, seen: _Seen, call: Call, params: dict[s
 _FIRST_INTENT: Final = (
     "SELECT payload FROM c4a_entry WHERE organization = :organization AND run = :run AND key = :key AND kind = 'effect.running' ORDER BY seq LIMIT 1"
 )
-
-_DAMAGE: Final = """
-SELECT 1 FROM c4a_effect AS h WHERE h.organization = :organization AND h.run = :run AND h.key = :key AND NOT EXISTS (
-    SELECT 1 FROM c4a_entry AS e WHERE e.organization = h.organization AND e.run = h.run AND e.key = h.key AND e.seq = h.seq
-        AND e.digest = h.last_digest AND e.kind = 'effect.' || h.state
-)"""
-
-
-def _refuse_damage(executor: Executor, params: dict[str, Any]) -> None:
-    """Raise if the head says something its last entry doesn't."""
-    if executor.read([Statement(_DAMAGE, params)])[0].count:
-        raise RecordDamaged(
-            f"the head of {params['tool']} disagrees with its last entry; nothing ran: run `c4a verify`, then `c4a rebuild`",
-            run=params["run"],
-            key=params["key"],
-        )
-
 
 def _frozen(executor: Executor, params: dict[str, Any]) -> C4AError | None:
     rows = executor.read([Statement(_SEE_FROZEN, params)])[0].rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from c4a.errors import EffectInDoubt, EffectRunning, EffectUnknown, RequestRefused, StaleVerdict
+from c4a.errors import EffectInDoubt, EffectRunning, EffectUnknown, RecordDamaged, RequestRefused, StaleVerdict
 from c4a.record.dialects import LOCK_RUN_SHARED, Executor, Statement, run_lock
 from c4a.record.entries import MOVED_AT, entry_params, moved, payload_text, was_written
 from c4a.record.reads import effect as read_effect
@@ -13,6 +14,13 @@ from c4a.record.types import DEFAULT_GRACE_SECONDS, Effect, Verdict
 
 BODY_ENDED: Final = "(reason IN ('raised', 'dead', 'unknown') OR lease_until < {now} - :grace)"
 """SQL: the in-doubt attempt can't still be running. A cancelled or lapsed one is given `grace` after its lease."""
+
+_ENTRIES_AGREE: Final = """(
+    SELECT e.kind FROM c4a_entry AS e
+    WHERE e.organization = :organization AND e.run = :run AND e.key = :key AND e.kind <> 'effect.happened_twice'
+    ORDER BY e.seq DESC LIMIT 1
+) = 'effect.in_doubt'"""
+"""SQL: not only the head says in doubt. A head set back by hand must not let anybody judge what is settled."""
 
 SWEEP_BATCH: Final = 200
 
@@ -30,6 +38,12 @@ def declare_dead(executor: Executor, organization: str, run: str, key: str, *, a
     params |= {"attempt": attempt, "holder": holder}
     where = "attempt = :attempt AND holder = :holder AND (state = 'running' OR (state = 'in_doubt' AND reason IN ('lapsed', 'cancelled')))"
     executor.trip(moved("c4a_effect", "state = 'in_doubt', reason = 'dead'", where, params))
+
+
+def doubt_if_twice(organization: str, run: str, key: str) -> list[Statement]:
+    """Statements that put a not-done effect in doubt if an older attempt of it reported done: else a third attempt would begin."""
+    params = _params(organization, run, key, "effect.in_doubt", {"reason": "unknown"}, "c4a")
+    return moved("c4a_effect", "state = 'in_doubt', reason = 'unknown', settled_by = NULL", "state = 'not_done' AND happened_twice = 1", params)
 
 
 def sweep(executor: Executor, *, limit: int = SWEEP_BATCH) -> int:
@@ -73,6 +87,7 @@ def ask(
     found = read_effect(executor, organization, key, run)
     if found is None or found.state != "in_doubt" or found.attempt != attempt:
         raise _stale(key, attempt, found)
+    refuse_damage(executor, params, found.tool)
     raise EffectInDoubt(
         f"{found.tool} may or may not have happened; somebody is asking outside, it is too early to ask, or it may still be running: try later",
         run=run, key=key, tool=found.tool, attempt=attempt, reason=found.reason, error=found.error, since=found.last_at, body_ended=False,
@@ -84,7 +99,8 @@ UPDATE c4a_effect SET asker_hash = :asker, asker_until = {{now}} + :lease
 WHERE organization = :organization AND run = :run AND key = :key AND state = 'in_doubt' AND attempt = :attempt
     AND (asker_until IS NULL OR asker_until < {{now}} OR asker_hash = :asker)
     AND last_at <= {{now}} - :after
-    AND {BODY_ENDED}"""  # noqa: S608
+    AND {BODY_ENDED}
+    AND {_ENTRIES_AGREE}"""  # noqa: S608
 
 
 def answer(
@@ -115,9 +131,12 @@ def answer(
         kind, payload = "effect.in_doubt", {"by": "reconcile", "reason": "unknown"}
         assignments = "reason = 'unknown'"
     params = _params(organization, run, key, kind, payload, actor) | {"asker": _hash(token)}
-    where = "state = 'in_doubt' AND asker_hash = :asker"
+    where = f"state = 'in_doubt' AND asker_hash = :asker AND {_ENTRIES_AGREE}"
     results = executor.trip(
-        moved("c4a_effect", assignments + ", asker_hash = NULL, asker_until = NULL", where, params)
+        [
+            *moved("c4a_effect", assignments + ", asker_hash = NULL, asker_until = NULL", where, params),
+            *(doubt_if_twice(organization, run, key) if verdict == "not_done" else []),
+        ]
     )
     if not results[0].count and not was_written(executor, "c4a_effect", params):
         found = read_effect(executor, organization, key, run)
@@ -165,7 +184,7 @@ def resolve(
         "grace": _micros(grace_seconds),
         **run_lock(organization, found.run),
     }
-    where = "state = 'in_doubt' AND attempt = :attempt"
+    where = f"state = 'in_doubt' AND attempt = :attempt AND {_ENTRIES_AGREE}"
     if verdict == "not_done" and not confirm_lapsed:
         where += f" AND {BODY_ENDED}"
     results = executor.trip(
@@ -177,7 +196,29 @@ def resolve(
     after = read_effect(executor, organization, key, found.run)
     if after is not None and (results[1].count or was_written(executor, "c4a_effect", params)):
         return after
+    refuse_damage(executor, params, found.tool)
     raise _unresolved(key, attempt, after)
+
+
+_DAMAGE: Final = """
+SELECT 1 FROM c4a_effect AS h WHERE h.organization = :organization AND h.run = :run AND h.key = :key AND ('effect.' || h.state <> (
+    SELECT e.kind FROM c4a_entry AS e
+    WHERE e.organization = h.organization AND e.run = h.run AND e.key = h.key AND e.kind <> 'effect.happened_twice'
+    ORDER BY e.seq DESC LIMIT 1
+) OR NOT EXISTS (
+    SELECT 1 FROM c4a_entry AS e
+    WHERE e.organization = h.organization AND e.run = h.run AND e.key = h.key AND e.seq = h.seq AND e.digest = h.last_digest
+))"""
+
+
+def refuse_damage(executor: Executor, params: Mapping[str, Any], tool: str) -> None:
+    """Raise `RecordDamaged` if the head of an effect says something its entries don't. One trip."""
+    if executor.read([Statement(_DAMAGE, params)])[0].count:
+        raise RecordDamaged(
+            f"the head of {tool} disagrees with its last entry; nothing ran: run `c4a verify`, then `c4a rebuild`",
+            run=params["run"],
+            key=params["key"],
+        )
 
 
 def _unresolved(key: str, attempt: int, found: Effect | None) -> Exception:

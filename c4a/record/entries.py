@@ -92,6 +92,14 @@ def payload_text(payload: Mapping[str, Any]) -> str:
     return _encode(payload)
 
 
+def plain_text(text: str) -> str:
+    """Free text as a column of either database can hold it: NUL and lone surrogates become visible escapes.
+
+    PostgreSQL would cut the text at the NUL, and the head would no longer say what its entry says.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
 _encode: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False).encode
 
 

@@ -126,9 +126,9 @@ def _done(head: dict[str, Any], link: Link, said: dict[str, Any]) -> None:
 
 
 def _in_doubt(head: dict[str, Any], link: Link, said: dict[str, Any]) -> None:
-    head["reason"] = said.get("reason")
+    head.update(reason=said.get("reason"), settled_by=None)
     if said.get("by") == "agent":
-        head.update(error=said.get("error"), settled_by=None)
+        head["error"] = said.get("error")
 
 
 def _not_done(head: dict[str, Any], link: Link, said: dict[str, Any]) -> None:

@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from c4a.errors import ClaimLost
+from c4a.errors import ClaimLost, LedgerError
 from c4a.record.dialects import Executor, Result, Statement
-from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, MOVED_AT, entry_params, moved, payload_text
+from c4a.record.doubt import doubt_if_twice
+from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, MOVED_AT, entry_params, moved, payload_text, plain_text
 
 _MINE: Final = "token_hash = :token_hash"
 _CLEAR: Final = "reason = NULL, error = NULL, asker_hash = NULL, asker_until = NULL"
@@ -40,8 +41,10 @@ def fail(
     """The body raised: in doubt, or not_done if it is proved that nothing happened. One trip.
 
     Returns `in_doubt`, `not_done` or `repeated`. A late failure counts too: it may put a judged not-done back in doubt,
-    because whoever judged did so while the body was still running.
+    because whoever judged did so while the body was still running. For the same reason the answer of whoever asks outside
+    at that moment no longer counts.
     """
+    error = plain_text(error)
     if nothing_happened:
         state = "not_done"
         payload: dict[str, Any] = {"by": "agent", "error": error}
@@ -50,12 +53,12 @@ def fail(
     else:
         state = "in_doubt"
         payload = {"by": "agent", "error": error, "reason": reason}
-        assignments = "state = 'in_doubt', settled_by = NULL, reason = :reason, error = :error"
+        assignments = "state = 'in_doubt', settled_by = NULL, reason = :reason, error = :error, asker_hash = NULL, asker_until = NULL"
         where = (
             f"{_MINE} AND (state = 'running' OR (state = 'in_doubt' AND reason <> 'raised') OR (state = 'not_done' AND settled_by <> 'agent'))"
         )
     params = _params(organization, run, key, token, f"effect.{state}", payload) | {"error": error, "reason": reason}
-    if _moves(executor, assignments, where, params):
+    if _moves(executor, assignments, where, params, *(doubt_if_twice(organization, run, key) if nothing_happened else [])):
         return state
     return _after_all(executor, organization, run, key, token, done=False)
 
@@ -64,7 +67,7 @@ def release(executor: Executor, organization: str, run: str, key: str, token: st
     """The body never began: not_done, and the yes is kept. One trip. Returns `not_done` or `repeated`."""
     params = _params(organization, run, key, token, "effect.not_done", {"by": "release"})
     assignments = f"state = 'not_done', settled_by = 'agent', {_CLEAR}"
-    if _moves(executor, assignments, f"{_MINE} AND state IN ('running', 'in_doubt')", params):
+    if _moves(executor, assignments, f"{_MINE} AND state IN ('running', 'in_doubt')", params, *doubt_if_twice(organization, run, key)):
         return "not_done"
     return _after_all(executor, organization, run, key, token, done=False)
 
@@ -98,6 +101,8 @@ def _after_all(executor: Executor, organization: str, run: str, key: str, token:
     who = {"organization": organization, "run": run, "key": key}
     head, intents = executor.read([Statement(_WHO, who), Statement(_INTENTS, who)])
     if head.rows and head.rows[0][1] == _hash(token):
+        if head.rows[0][0] == "running":
+            raise LedgerError("the outcome was not written, because the heads were being folded anew at that moment: try again", key=key)
         return "repeated"
     attempt = _attempt_of(intents, _hash(token))
     if attempt is None or not done:
@@ -111,7 +116,7 @@ def _after_all(executor: Executor, organization: str, run: str, key: str, token:
         )
     payload = {"attempt": attempt, "token_hash": _hash(token)}
     params = _params(organization, run, key, token, "effect.happened_twice", payload)
-    _moves(executor, "happened_twice = 1", "happened_twice = 0", params)
+    executor.trip([*_moved("happened_twice = 1", "happened_twice = 0", params), *doubt_if_twice(organization, run, key)])
     return "happened_twice"
 
 
@@ -122,10 +127,13 @@ def _attempt_of(intents: Result, token_hash: str) -> int | None:
     return None
 
 
-def _moves(executor: Executor, assignments: str, where: str, params: dict[str, Any]) -> bool:
+def _moves(executor: Executor, assignments: str, where: str, params: dict[str, Any], *then: Statement) -> bool:
+    return executor.trip([*_moved(assignments, where, params), *then])[0].count > 0
+
+
+def _moved(assignments: str, where: str, params: dict[str, Any]) -> list[Statement]:
     # The actor of a settlement is whoever claimed the attempt: the head knows, and the token proves it.
-    statements = moved("c4a_effect", assignments, where, params, advance_by=ADVANCE_SETTLED, append_by=APPEND_SETTLED)
-    return executor.trip(statements)[0].count > 0
+    return moved("c4a_effect", assignments, where, params, advance_by=ADVANCE_SETTLED, append_by=APPEND_SETTLED)
 
 
 def _params(organization: str, run: str, key: str, token: str, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
