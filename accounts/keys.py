@@ -8,24 +8,24 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from c4a.errors import NotAuthenticated
 from c4a.record.dialects import Statement
 from ledger.executor import executor_default
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 SCOPES: Final = ("act", "read", "decide", "admin")
 _TOKEN: Final = re.compile(r"\Ac4a_[a-z0-9]{8}_[A-Za-z0-9_-]{43}\Z")
 _ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 
-# One read by the unique index on token_hash; the rest are joins on primary keys.
+# One read by the unique index on token_hash; the rest are joins on primary keys. Only integers and texts come back, which the
+# record's executor reads alike from both databases (a raw PostgreSQL boolean is the text 'f', which Python takes for true).
 _FIND: Final = """
 SELECT k.organization_id, k.prefix, k.environment, k.agent_id, k.member_id, k.service_account_id,
-    k.can_act, k.can_read, k.can_decide, k.can_admin, k.expires_at, k.revoked_at,
-    m.is_active, m.roles, u.is_active
+    CASE WHEN k.can_act THEN 1 ELSE 0 END, CASE WHEN k.can_read THEN 1 ELSE 0 END,
+    CASE WHEN k.can_decide THEN 1 ELSE 0 END, CASE WHEN k.can_admin THEN 1 ELSE 0 END,
+    CAST(k.expires_at AS TEXT), CAST(k.revoked_at AS TEXT),
+    CASE WHEN m.is_active AND u.is_active THEN 1 ELSE 0 END, CAST(m.roles AS TEXT)
 FROM accounts_apikey AS k
 LEFT JOIN accounts_member AS m ON m.id = k.member_id
 LEFT JOIN accounts_user AS u ON u.id = m.user_id
@@ -89,46 +89,21 @@ def caller_of_token(token: str, *, now: datetime) -> Caller:
 
 
 def _caller(row: tuple[Any, ...], now: datetime) -> Caller:
-    (
-        organization,
-        prefix,
-        environment,
-        agent,
-        member,
-        service,
-        act,
-        read,
-        decide,
-        admin,
-        expires_at,
-        revoked_at,
-        active,
-        roles,
-        user_active,
-    ) = row
+    (organization, prefix, environment, agent, member, service, act, read, decide, admin, expires_at, revoked_at, is_member, roles) = row
     if revoked_at is not None:
         raise NotAuthenticated(f"The key c4a_{prefix}_… was revoked at {_moment(revoked_at).isoformat()}: ask for a new one.")
     if expires_at is not None and _moment(expires_at) <= now:
         raise NotAuthenticated(f"The key c4a_{prefix}_… expired at {_moment(expires_at).isoformat()}: ask for a new one.")
-    scopes = {scope for scope, has in zip(SCOPES, (act, read, decide, admin), strict=True) if has}
+    scopes = {scope for scope, has in zip(SCOPES, (act, read, decide, admin), strict=True) if has == 1}
     if member is not None:
-        if not active or not user_active:
+        if is_member != 1:
             raise NotAuthenticated(f"The key c4a_{prefix}_… belongs to a person who is no longer a member.")
-        scopes = _allowed(scopes, roles)
+        scopes = {scope for scope in scopes if _ROLES_FOR[scope] & set(json.loads(roles))}
     actor = f"agent:{agent}" if agent is not None else f"member:{member}" if member is not None else f"service:{service}"
     return Caller(organization, actor, frozenset(scopes), environment, prefix)
 
 
-def _allowed(scopes: Iterable[str], roles: Any) -> set[str]:
-    if isinstance(roles, str):
-        # The raw read gives JSON text on both databases.
-        roles = json.loads(roles)
-    return {scope for scope in scopes if _ROLES_FOR[scope] & set(roles)}
-
-
-def _moment(given: datetime | str) -> datetime:
-    """SQLite's raw read gives text without a zone; both databases keep UTC."""
-    value = datetime.fromisoformat(given) if isinstance(given, str) else given
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    return value
+def _moment(text: str) -> datetime:
+    """Both databases keep UTC; SQLite's text says no zone."""
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)

@@ -26,13 +26,9 @@ COUNT = Statement("SELECT COUNT(*) FROM c4a_meta WHERE name LIKE 'test%'", {})
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def executor(
-    request: pytest.FixtureRequest, tmp_path: Path, django_db_blocker: DjangoDbBlocker
-) -> Iterator[DjangoExecutor]:
+def executor(request: pytest.FixtureRequest, tmp_path: Path, django_db_blocker: DjangoDbBlocker) -> Iterator[DjangoExecutor]:
     """An executor over an empty record of the test's own."""
-    database = (
-        sqlite_database(tmp_path) if request.param == "sqlite" else postgresql_database(request.getfixturevalue("postgres_url"))
-    )
+    database = sqlite_database(tmp_path) if request.param == "sqlite" else postgresql_database(request.getfixturevalue("postgres_url"))
     with django_db_blocker.unblock(), probe(database) as made:
         yield made
 
