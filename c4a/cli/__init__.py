@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import c4a
 from c4a.cli import checks, doctor, doubts, migrate, quickstart, status
@@ -52,13 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(code)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes options by their whole name only, so that a new option never changes what an old command line means."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="c4a",
         description="An AI agent's action runs once, with a human yes bound to exactly the action shown.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"c4a {c4a.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -87,7 +87,13 @@ def _agent(place: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", AGENT, mode, str(place), FIRST, SECOND]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("C4A_")}
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env={**environment, "PYTHONPATH": path}
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**environment, "PYTHONPATH": path},
+        start_new_session=True,  # Ctrl-C is for this process, which then ends the agent
     )
     try:
         yield process
@@ -98,18 +104,23 @@ def _agent(place: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
 
 def _words(agent: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
     """What the agent says, `word recipient` a line; asked for the next, it is let go on."""
-    assert agent.stdin is not None  # noqa: S101 - both are pipes
-    assert agent.stdout is not None  # noqa: S101
+    assert agent.stdout is not None  # noqa: S101 - a pipe
+    _let_go_on(agent)
     for line in agent.stdout:
         word, _, who = line.strip().rpartition(" ")
         yield word, who
-        try:
-            agent.stdin.write("go on\n")
-            agent.stdin.flush()
-        except BrokenPipeError:
-            break  # it ended by itself; its code says how
+        _let_go_on(agent)
     if agent.wait() != 0:
         raise LedgerError(f"the quickstart's agent process ended with code {agent.returncode}; its own message is above")
+
+
+def _let_go_on(agent: subprocess.Popen[str]) -> None:
+    assert agent.stdin is not None  # noqa: S101 - a pipe
+    try:
+        agent.stdin.write("go on\n")
+        agent.stdin.flush()
+    except BrokenPipeError:
+        pass  # it ended by itself; its code says how
 
 
 def _changed_action(folder: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The agent of `c4a quickstart`, a process of its own: `python -m c4a.cli.quickstart_agent with|without FOLDER RECIPIENT…`.
 
-It sends one e-mail to each recipient (a line in the file `sent`), says on standard output what it did, and waits for a
-line on standard input before it goes on; whoever started it may kill it there.
+It sends one e-mail to each recipient (a line in the file `sent`), says on standard output what it did. Before it
+begins and after every word it waits for a line on standard input; whoever started it may kill it there.
 """
 
 from __future__ import annotations
@@ -55,8 +55,15 @@ def mail_send(sent: Path, to: str) -> None:
 def tell(word: str, to: str) -> None:
     """Say it and wait."""
     print(word, to, flush=True)
-    sys.stdin.readline()
+    wait_for_leave()
+
+
+def wait_for_leave() -> None:
+    """Go on when told to; end without a word if whoever started us is gone."""
+    if not sys.stdin.readline():
+        sys.exit(0)
 
 
 if __name__ == "__main__":
+    wait_for_leave()
     main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

@@ -15,7 +15,7 @@ from typing import Final
 from c4a import connect
 from c4a.errors import EffectUnknown, LedgerError, RecordDamaged, RequestRefused
 from c4a.liveness import DEAD, judge
-from c4a.record import schema
+from c4a.record import schema, sqlite
 from c4a.record.types import Effect, Record
 from c4a.record.verbs import VerbRecord
 
@@ -90,7 +90,10 @@ def _refuse_strange(path: Path) -> None:
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:
-            if schema.version_of(connection) and connection.execute("SELECT 1 FROM c4a_meta WHERE name = 'server'").fetchone():
+            if not schema.version_of(connection):
+                sqlite.refuse_foreign(connection, path)
+                raise LedgerError(f"{path} is an empty database, not a record: name the file that c4a.init() opens")
+            if connection.execute("SELECT 1 FROM c4a_meta WHERE name = 'server'").fetchone():
                 raise LedgerError(
                     f"{path} belongs to a server that may host several organizations: name the server's https:// address instead"
                 )

@@ -10,8 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -110,13 +109,11 @@ def _with(place: Place, sink: Sink, *, by_hand: bool) -> Story:
 def _killed_and_again(sink: Sink, place: Place | None, run: str, *, inside: bool) -> tuple[int, str]:
     """How many mails alice got from an agent that was killed and one that was not, and what the second said about hers."""
     before = sink.counts[ALICE]
-    victim: Future[subprocess.Popen[str]] = Future()
-    if inside:
-        # The sink has the mail and the agent has not heard so: the very middle of the action.
-        sink.on_mail = lambda _: victim.result().kill()
     with _agent(sink, place, run) as agent:
-        victim.set_result(agent)
         if inside:
+            # The sink has the mail and the agent has not heard so: the very middle of the action.
+            sink.on_mail = lambda _: agent.kill()
+            _let_go_on(agent)
             agent.wait()
             sink.on_mail = None
         else:
@@ -136,7 +133,14 @@ def _let_run(sink: Sink, place: Place | None, run: str) -> str:
 def _agent(sink: Sink, place: Place | None, run: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "c4a.demo.agent", str(sink.port), run, *([place.address] if place else [])]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=_environment(place), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        cwd=ROOT,
+        env=_environment(place),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,  # Ctrl-C is for the demo, which then ends the agent
     )
     try:
         yield process
@@ -147,18 +151,21 @@ def _agent(sink: Sink, place: Place | None, run: str) -> Iterator[subprocess.Pop
 
 def _words(agent: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
     """What the agent says, `word recipient` a line; asked for the next, it is let go on."""
-    assert agent.stdin is not None
     assert agent.stdout is not None
+    _let_go_on(agent)
     for line in agent.stdout:
         word, _, who = line.strip().rpartition(" ")
         yield word, who
-        try:
-            agent.stdin.write("go on\n")
-            agent.stdin.flush()
-        except BrokenPipeError:
-            break
+        _let_go_on(agent)
     if agent.wait() != 0:
         raise SystemExit(f"the agent process ended with code {agent.returncode}; its own message is above")
+
+
+def _let_go_on(agent: subprocess.Popen[str]) -> None:
+    assert agent.stdin is not None
+    with suppress(BrokenPipeError):  # it ended by itself; its code says how
+        agent.stdin.write("go on\n")
+        agent.stdin.flush()
 
 
 def _settle(place: Place, *, by_hand: bool) -> str:

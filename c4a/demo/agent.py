@@ -1,7 +1,8 @@
 """The agent of the demo, a process of its own: `python -m c4a.demo.agent SMTP-PORT RUN [RECORD]`, without C4A if no record is named.
 
-It sends one mail to each of two people with `smtplib`. After each it says on standard output what came of it and waits for a
-line on standard input; whoever started it may kill it there. A server's key comes in C4A_KEY, a database's secret in C4A_SECRET.
+It sends one mail to each of two people with `smtplib` and says on standard output what came of it. Before it begins and after every
+word it waits for a line on standard input; whoever started it may kill it there. A server's key comes in C4A_KEY, a database's
+secret in C4A_SECRET.
 """
 
 from __future__ import annotations
@@ -63,8 +64,15 @@ def mail_send(port: int, to: str) -> None:
 def tell(word: str, to: str) -> None:
     """Say it and wait."""
     print(word, to, flush=True)
-    sys.stdin.readline()
+    wait_for_leave()
+
+
+def wait_for_leave() -> None:
+    """Go on when told to; end without a word if whoever started us is gone."""
+    if not sys.stdin.readline():
+        sys.exit(0)
 
 
 if __name__ == "__main__":
+    wait_for_leave()
     main(int(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)

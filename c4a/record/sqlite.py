@@ -267,7 +267,7 @@ def _prepare_file(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     elif not schema.version_of(connection):
-        _refuse_foreign(connection, path)
+        refuse_foreign(connection, path)
     schema.refuse_newer(schema.version_of(connection))
     if str(connection.execute("PRAGMA journal_mode").fetchone()[0]).lower() != "wal":
         connection.execute("PRAGMA journal_mode = WAL")
@@ -281,7 +281,8 @@ def _prepare_file(connection: sqlite3.Connection, path: Path) -> None:
             raise
 
 
-def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+def refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `LedgerError` if a database without a record has tables: they are another program's."""
     names = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not names:
         return
