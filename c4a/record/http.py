@@ -84,7 +84,11 @@ class ServerRecord:
         self._abandoned: list[object] = []
         self._pid = os.getpid()
         self._sent = threading.local()
-        me = self._get("me")
+        try:
+            me = self._get("me")
+        except BaseException:
+            self.close()
+            raise
         self.organization = str(me["organization"]["id"])
         self.actor = str(me["actor"])
         self.digest_key = bytes.fromhex(me["digest_key"]) if me.get("digest_key") else None

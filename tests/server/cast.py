@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.test import Client
 
 from accounts import verbs
 from accounts.models import Agent, Member, Organization, Role, ServiceAccount, User
+from tests.server.callers import new_token
 
 PASSWORD = "correct horse battery staple"
 ACTOR = "system:tests"
@@ -123,8 +123,3 @@ class Reply:
         assert problem["status"] == self.status
         assert problem["type"] == f"urn:c4a:problem:{problem['code']}"
         return str(problem["code"])
-
-
-def new_token() -> str:
-    """A fresh claim token."""
-    return secrets.token_hex(16)

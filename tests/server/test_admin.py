@@ -13,7 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from accounts.keys import key_hash
 from accounts.models import Agent, ApiKey, Group, Member, Organization, Role, User
 from ledger.models import Effect, Entry
-from tests.server.cast import Api, Company, member, new_token, signed_in
+from tests.server.callers import new_token
+from tests.server.cast import Api, Company, member, signed_in
 
 LISTS = (
     "ledger/effect",
@@ -66,7 +67,7 @@ def test_an_owner_sees_every_list(owner: Client, doubt: Effect, page: str) -> No
     assert "'unsafe-eval'" in reply.headers["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("page", ("", *(f"{page}/" for page in LISTS), *(f"{page}/add/" for page in FORMS)))
+@pytest.mark.parametrize("page", ["", *(f"{page}/" for page in LISTS), *(f"{page}/add/" for page in FORMS)])
 def test_a_team_mate_without_the_role_is_refused(mate: Client, page: str) -> None:
     reply = mate.get(f"/admin/{page}", follow=True)
     assert reply.status_code in (403, 404), page

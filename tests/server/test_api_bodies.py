@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from ledger.models import Effect, Entry
-from tests.server.cast import Api, new_token
+from tests.server.callers import new_token
+from tests.server.cast import Api
 
 TOKEN = "ab" * 16
 

@@ -12,7 +12,8 @@ from c4a import canonical, keys
 from c4a.record.dialects import Statement
 from ledger.executor import executor_default
 from ledger.tasks import lease_sweep
-from tests.server.cast import ACTOR, Api, Company, new_token
+from tests.server.callers import new_token
+from tests.server.cast import ACTOR, Api, Company
 
 
 def test_it_grants_a_claim_and_repeats_the_recorded_result(agent: Api) -> None:

@@ -17,7 +17,7 @@ from c4a.record.dialects import Statement
 from c4a.record.keyring import Keyring
 from c4a.record.types import Call, Claimant, Grant, Recorded
 from ledger.executor import DjangoExecutor
-from tests.server.cast import new_token
+from tests.server.callers import new_token
 from tests.server.databases import ALIAS, postgresql_database, probe, sqlite_database
 
 ORGANIZATION = "org_test"
@@ -64,10 +64,14 @@ def test_a_wrong_statement_is_a_ledger_error(executor: DjangoExecutor) -> None:
 
 
 def test_a_trip_joins_an_atomic_block(executor: DjangoExecutor) -> None:
-    with pytest.raises(ZeroDivisionError), transaction.atomic(using=ALIAS):
-        executor.trip([put("test1")])
-        assert executor.read([COUNT])[0].rows == [(1,)]
-        raise ZeroDivisionError
+    def write_then_fail() -> None:
+        with transaction.atomic(using=ALIAS):
+            executor.trip([put("test1")])
+            assert executor.read([COUNT])[0].rows == [(1,)]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_then_fail()
     assert executor.read([COUNT])[0].rows == [(0,)]
     with transaction.atomic(using=ALIAS):
         executor.trip([put("test1")])
@@ -120,9 +124,13 @@ def test_the_verbs_run_over_it(executor: DjangoExecutor) -> None:
 
 
 def test_a_verb_inside_atomic_is_one_commit_with_the_rest(executor: DjangoExecutor) -> None:
-    with pytest.raises(ZeroDivisionError), transaction.atomic(using=ALIAS):
-        claim.claim(executor, ORGANIZATION, call(), Claimant(token=new_token(), actor="agent:a"), KEYRING)
-        raise ZeroDivisionError
+    def claim_then_fail() -> None:
+        with transaction.atomic(using=ALIAS):
+            claim.claim(executor, ORGANIZATION, call(), Claimant(token=new_token(), actor="agent:a"), KEYRING)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        claim_then_fail()
     assert reads.effect(executor, ORGANIZATION, call().key) is None
 
 
@@ -172,10 +180,14 @@ def test_a_lost_connection_is_opened_anew(postgres: DjangoExecutor, postgres_url
 
 
 def test_a_lost_connection_inside_atomic_is_an_error(postgres: DjangoExecutor, postgres_url: str) -> None:
-    with pytest.raises(RecordUnreachable), transaction.atomic(using=ALIAS):
-        postgres.trip([put("test1")])
-        backend_end(postgres_url)
-        postgres.trip([put("test2")])
+    def lose_it_half_way() -> None:
+        with transaction.atomic(using=ALIAS):
+            postgres.trip([put("test1")])
+            backend_end(postgres_url)
+            postgres.trip([put("test2")])
+
+    with pytest.raises(RecordUnreachable):
+        lose_it_half_way()
     connections[ALIAS].close()
     assert postgres.read([COUNT])[0].rows == [(0,)]
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from c4a import canonical, errors, keys
+import c4a
+from c4a import connect, errors
 from c4a.record.http import ServerRecord
-from c4a.record.types import Call, Claimant, Grant, Recorded
-from tests.server.cast import new_token
+from c4a.record.types import Claimant, Grant, Recorded
+from tests.server.callers import call, claimant, new_token
 from tests.server.live import LiveServer, free_port
 from tests.server.lossy import LossyProxy, lossy
 
@@ -40,33 +43,6 @@ def proxy(server: LiveServer) -> Iterator[LossyProxy]:
     """A proxy that loses answers."""
     with lossy(server.url) as made:
         yield made
-
-
-def call(
-    record: ServerRecord, run: str | None = None, explicit_key: str | None = None, exclude: tuple[str, ...] = (), **arguments: Any
-) -> Call:
-    """An action as `@c4a.effect` makes it."""
-    run = run or uuid.uuid4().hex
-    canon, codec = canonical.encode_arguments(arguments)
-    kept = {name: value for name, value in arguments.items() if name not in exclude}
-    reduced = canonical.encode_arguments(kept)[0]
-    named = {"explicit_key": explicit_key} if explicit_key else {"arguments": reduced}
-    return Call(
-        run=run,
-        tool="shop.pay",
-        arguments=canon,
-        arguments_codec=codec,
-        call_digest=keys.call_digest("shop.pay", canon),
-        args_digest=keys.call_digest("shop.pay", reduced),
-        key=keys.effect_key(record.organization, run, "shop.pay", **named),
-        explicit_key=explicit_key,
-        exclude=exclude,
-    )
-
-
-def claimant(token: str | None = None) -> Claimant:
-    """A caller."""
-    return Claimant(token=token or new_token(), actor="local:nobody")
 
 
 def test_it_knows_its_organization_and_digest_key(server: LiveServer, record: ServerRecord, admin: ServerRecord) -> None:
@@ -96,9 +72,6 @@ def test_an_action_runs_once(record: ServerRecord) -> None:
 
 
 def test_typed_arguments_and_exact_numbers_survive(record: ServerRecord) -> None:
-    import datetime
-    from decimal import Decimal
-
     one = call(record, when=datetime.date(2025, 1, 1), amount=Decimal("123.40"), n=2512292042121000001, names={"b", "a"}, raw=b"\x00")
     record.claim(one, claimant())
     effect = record.effect(one.key, one.run)
@@ -132,7 +105,8 @@ def test_doubt_and_its_settlements(record: ServerRecord, admin: ServerRecord) ->
     again = new_token()
     assert record.claim(one, claimant(again)) == Grant(one.run, one.key, 2, 0, None)
     record.fail(one.run, one.key, again, error="boom")
-    assert record.reclaim(one, claimant(token := new_token()), attempt=2, window_seconds=600).attempt == 3
+    token = new_token()
+    assert record.reclaim(one, claimant(token), attempt=2, window_seconds=600).attempt == 3
     assert record.release(one.run, one.key, token) == "not_done"
     record.claim(one, claimant(token := new_token()))
     record.fail(one.run, one.key, token, error="boom")
@@ -307,9 +281,8 @@ def test_many_threads_share_one_record(record: ServerRecord) -> None:
     assert sum(isinstance(outcome, Grant) for outcome in outcomes) == 1
 
 
-def test_the_librarys_effects_run_over_a_server(server: LiveServer) -> None:
-    import c4a
-
+def test_the_librarys_effects_run_over_a_server(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_current", None)
     c4a.init(server.url, key=server.keys["acme"]["key"])
     runs: list[int] = []
 
@@ -321,3 +294,4 @@ def test_the_librarys_effects_run_over_a_server(server: LiveServer) -> None:
     with c4a.run(f"lib-{uuid.uuid4().hex}"):
         assert charge(5) == charge(5) == {"charged": 5}
     assert runs == [5]
+    c4a.current_record().close()
