@@ -137,14 +137,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a verdict names the attempt it judges",
         "c4a/record/doubt.py",
-        "where = \"state = 'in_doubt' AND attempt = :attempt\"",
-        "where = \"state = 'in_doubt'\"",
+        "where = f\"state = 'in_doubt' AND attempt = :attempt AND",
+        "where = f\"state = 'in_doubt' AND",
         (f"{_RECORD}/test_doubt.py::test_c_a9_a_verdict_about_an_older_attempt_is_refused_even_when_the_newer_is_in_doubt",),
     ),
     Mutation(
         "only what is in doubt is judged",
         "c4a/record/doubt.py",
-        "where = \"state = 'in_doubt' AND attempt = :attempt\"",
+        "where = f\"state = 'in_doubt' AND attempt = :attempt AND {_ENTRIES_AGREE}\"",
         'where = "attempt = :attempt"',
         (f"{_RECORD}/test_doubt.py::test_a_verdict_on_what_is_settled_is_stale",),
     ),
@@ -158,8 +158,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "who did not ask does not answer",
         "c4a/record/doubt.py",
-        "where = \"state = 'in_doubt' AND asker_hash = :asker\"",
-        "where = \"state = 'in_doubt'\"",
+        "where = f\"state = 'in_doubt' AND asker_hash = :asker AND",
+        "where = f\"state = 'in_doubt' AND",
         (f"{_RECORD}/test_doubt.py::test_nobody_answers_who_did_not_ask",),
     ),
     Mutation(
@@ -213,9 +213,16 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         (f"{_KEYS}::test_it_refuses_a_write_without_its_scope", f"{_KEYS}::test_it_refuses_a_read_without_its_scope"),
     ),
     Mutation(
+        "a key stops with its person's membership",
+        "accounts/keys.py",
+        "if is_member != 1:",
+        "if False:",
+        (f"{_KEYS}::test_a_persons_key_stops_with_the_persons_account",),
+    ),
+    Mutation(
         "a person's key does what the roles allow now",
         "accounts/keys.py",
-        "scopes = _allowed(scopes, roles)",
+        "scopes = {scope for scope in scopes if _ROLES_FOR[scope] & set(json.loads(roles))}",
         "pass",
         (f"{_KEYS}::test_a_persons_key_does_what_the_roles_allow_now",),
     ),

@@ -29,10 +29,12 @@ class Opened:
     sql: Callable[[str], list[tuple[Any, ...]]]
 
 
-@c4a.effect(name="pay", approval=True)
-def pay(amount: int) -> str:
-    """The action of every test here."""
+def _pay(amount: int) -> str:
     return f"paid {amount}"
+
+
+pay: Any = c4a.effect(name="pay", approval=True)(_pay)
+"""The action of every test here."""
 
 
 @pytest.fixture(params=["file", "database"])
