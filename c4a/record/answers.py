@@ -6,9 +6,10 @@ import secrets
 from typing import Any, Final
 
 from c4a.errors import RequestRefused
+from c4a.keys import identifier
 from c4a.record.claim import APPROVAL_DOMAIN, approval_fields
 from c4a.record.dialects import LOCK_ACTION, Executor, Statement, action_lock
-from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params, moved, payload_text
+from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params, moved, payload_text, plain_text
 from c4a.record.keyring import Keyring
 
 _OPEN_GATE: Final = """
@@ -54,6 +55,7 @@ def approve(
 
     Raises:
         RequestRefused: nobody is named, or the expiry isn't in the future.
+        InvalidArguments: the name is one that not every database can hold.
     """
     _refuse_nameless(by)
     if expires_in is not None and not expires_in > 0:
@@ -76,7 +78,9 @@ def approve(
         [
             Statement(LOCK_ACTION, params),
             Statement(_OPEN_GATE, params),
-            *moved("c4a_gate", assignments, "last_payload_digest <> :payload_digest", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
+            *moved(
+                "c4a_gate", assignments, "last_payload_digest <> :payload_digest", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE
+            ),
             Statement(_KEEP_YES, params),
         ]
     )
@@ -90,8 +94,10 @@ def deny(
 
     Raises:
         RequestRefused: nobody is named.
+        InvalidArguments: the name is one that not every database can hold.
     """
     _refuse_nameless(by)
+    reason = plain_text(reason)
     where = {"organization": organization, "run": run, "key": call_digest}
     running = executor.read([Statement(_RUNNING_UNDER, where)])[0].rows
     payload: dict[str, Any] = {"tool": tool, "arguments": arguments, "by": by, "reason": reason}
@@ -103,7 +109,9 @@ def deny(
         [
             Statement(LOCK_ACTION, params),
             Statement(_OPEN_GATE, params),
-            *moved("c4a_gate", assignments, "last_payload_digest <> :payload_digest", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
+            *moved(
+                "c4a_gate", assignments, "last_payload_digest <> :payload_digest", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE
+            ),
             Statement(_VOID_UNSPENT, params),
         ]
     )
@@ -112,6 +120,7 @@ def deny(
 def _refuse_nameless(by: str) -> None:
     if not by.strip():
         raise RequestRefused("an answer needs a name: say who decided with by=…", errors=[{"field": "by", "problem": "blank"}])
+    identifier(by, "by")
 
 
 def _params(organization: str, run: str, call_digest: str, tool: str, kind: str, payload: dict[str, Any], actor: str) -> dict[str, Any]:

@@ -63,16 +63,6 @@ WHERE """
 
 _FIRST_PLAIN: Final = _FIRST_HEAD + _NOT_FROZEN + "\nON CONFLICT (organization, run, key) DO NOTHING"
 
-# The yes must have been spent by the statement before, or (a lost answer, asked again) by this very claim.
-_FIRST_GATED: Final = (
-    _FIRST_HEAD
-    + """EXISTS (
-    SELECT 1 FROM c4a_approval AS a
-    WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.state = 'spent' AND a.spent_by = :key
-)
-ON CONFLICT (organization, run, key) DO NOTHING"""
-)
-
 # A yes counts while its own entry stands in the gate's chain and nothing later in it takes it back. The row's state is only
 # a hint: set back by hand it buys nothing, because of this and because the spending intent is unique on the entries.
 _YES_STANDS: Final = """
@@ -102,16 +92,25 @@ _SPENT_BY_THIS: Final = """
             AND s.approval IS NOT NULL AND s.key = :key
     )"""
 
-_SPEND: Final = f"""
-UPDATE c4a_approval AS a SET state = 'spent', spent_by = :key
-WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.key = :call_digest AND a.state = 'unspent'
-    AND a.mac = :mac AND {_YES_STANDS}
-    AND {_NEVER_SPENT}
-    AND {_NOT_FROZEN}
-    AND """  # noqa: S608
+_YES_UNSPENT: Final = f"""
+    EXISTS (
+        SELECT 1 FROM c4a_approval AS a
+        WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.key = :call_digest AND a.state = 'unspent'
+            AND a.mac = :mac AND {_YES_STANDS}
+            AND {_NEVER_SPENT}
+    )"""
 
-_SPEND_FIRST: Final = _SPEND + f"NOT EXISTS (SELECT 1 FROM c4a_effect WHERE {_THIS})"
-_SPEND_AGAIN: Final = _SPEND + f"EXISTS (SELECT 1 FROM c4a_effect WHERE {_THIS} AND state = :was AND attempt = :attempt)"
+_FIRST_GATED: Final = _FIRST_HEAD + _YES_UNSPENT + "\n    AND " + _NOT_FROZEN + "\nON CONFLICT (organization, run, key) DO NOTHING"
+
+# Only after the head is this claim's own: whoever loses the effect to a call under another action lock (other arguments under
+# one explicit key, or arguments that the key leaves out) must not lose its yes too.
+_SPEND: Final = """
+UPDATE c4a_approval SET state = 'spent', spent_by = :key
+WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND EXISTS (
+    SELECT 1 FROM c4a_effect AS h
+    WHERE h.organization = :organization AND h.run = :run AND h.key = :key AND h.token_hash = :token_hash AND h.state = 'running'
+        AND h.approval = :approval
+)"""
 
 _SEEN_COLUMNS: Final = (
     "h.state, h.attempt, h.epoch, h.token_hash, h.lease_until, h.holder, h.reason, h.error, h.note, h.actor, h.tool, h.last_at, h.done_at, "
@@ -124,14 +123,14 @@ SELECT {{now}} AS read_at, {_SEEN_COLUMNS}
 FROM (SELECT 1 AS one) AS always
 LEFT JOIN c4a_effect AS h ON h.organization = :organization AND h.run = :run AND h.key = :key
 LEFT JOIN c4a_entry AS r ON r.organization = h.organization AND r.run = h.run AND r.key = h.key AND r.seq = h.result_seq
-    AND r.kind = 'effect.done'"""  # noqa: S608
+    AND r.kind = 'effect.done'"""
 
 _LOOK: Final = f"""
 SELECT {{now}} AS read_at, {_SEEN_COLUMNS}
 FROM c4a_effect AS h
 LEFT JOIN c4a_entry AS r ON r.organization = h.organization AND r.run = h.run AND r.key = h.key AND r.seq = h.result_seq
     AND r.kind = 'effect.done'
-WHERE h.organization = :organization AND h.run = :run AND h.key = :key"""  # noqa: S608
+WHERE h.organization = :organization AND h.run = :run AND h.key = :key"""
 
 _SEE_FROZEN: Final = """
 SELECT 'run', f.frozen_by, f.frozen_at, f.frozen_note FROM c4a_run AS f
@@ -151,14 +150,14 @@ WHERE a.organization = :organization AND a.run = :run AND a.key = :call_digest A
     AND (a.explicit_key IS NULL OR a.explicit_key = :explicit_key)
     AND {_YES_STANDS}
     AND {_NEVER_SPENT}
-ORDER BY a.explicit_key IS NULL, a.id LIMIT {CANDIDATES}"""  # noqa: S608
+ORDER BY a.explicit_key IS NULL, a.id LIMIT {CANDIDATES}"""
 
 _SEE_OWN: Final = f"""
 SELECT {_APPROVAL_COLUMNS} FROM c4a_approval AS a
 WHERE a.organization = :organization AND a.run = :run AND a.key = :call_digest
     AND a.approval = (SELECT h.approval FROM c4a_effect AS h WHERE h.organization = :organization AND h.run = :run AND h.key = :key)
     AND {_YES_STANDS}
-    AND {_SPENT_BY_THIS}"""  # noqa: S608
+    AND {_SPENT_BY_THIS}"""
 
 _SEE_EXPIRED: Final = """
 SELECT 1 FROM c4a_approval AS a
@@ -192,12 +191,6 @@ _OWN_YES_STANDS: Final = f"""
         WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.mac = :mac
             AND {_YES_STANDS}
             AND {_SPENT_BY_THIS}
-    )"""  # noqa: S608
-
-_NEW_YES_SPENT: Final = """
-    AND EXISTS (
-        SELECT 1 FROM c4a_approval AS a
-        WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.state = 'spent' AND a.spent_by = :key
     )"""
 
 _IN_WINDOW: Final = f"""
@@ -207,7 +200,7 @@ _IN_WINDOW: Final = f"""
 
 _AGAIN_PLAIN: Final = _AGAIN
 _AGAIN_OWN_YES: Final = _AGAIN + _OWN_YES_STANDS
-_AGAIN_NEW_YES: Final = _AGAIN + _NEW_YES_SPENT
+_AGAIN_NEW_YES: Final = _AGAIN + "\n    AND " + _YES_UNSPENT
 _RECLAIM_PLAIN: Final = _AGAIN + _IN_WINDOW
 _RECLAIM_OWN_YES: Final = _AGAIN + _IN_WINDOW + _OWN_YES_STANDS
 APPEND_AGAIN: Final = APPEND_INTENT.replace(":approval", ":spending")
@@ -320,12 +313,14 @@ def reclaim(
         ]
     )
     seen = _seen(results[-1])
+    if seen.state == "in_doubt" and seen.attempt == attempt:
+        frozen = _frozen(executor, params)
+        if frozen is not None:
+            raise frozen
     answer = _settled(executor, seen, call, params)
     if isinstance(answer, Grant):
         return answer
-    raise EffectInDoubt(
-        f"{call.tool} was settled by another caller: call again", **_doubt_fields(seen, call), body_ended=True
-    )
+    raise EffectInDoubt(f"{call.tool} was settled by another caller: call again", **_doubt_fields(seen, call), body_ended=True)
 
 
 def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: bool = False) -> dict[str, Any]:
@@ -366,7 +361,15 @@ def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: b
 
 
 def approval_fields(
-    organization: str, run: str, tool: str, call_digest: str, explicit_key: str | None, approval: str, by: str, at: int, expires_at: int | None
+    organization: str,
+    run: str,
+    tool: str,
+    call_digest: str,
+    explicit_key: str | None,
+    approval: str,
+    by: str,
+    at: int,
+    expires_at: int | None,
 ) -> list[str]:
     """What an approval's signature binds, in order."""
     key = "-" if explicit_key is None else "=" + explicit_key
@@ -415,9 +418,6 @@ def _start_run(params: dict[str, Any]) -> list[Statement]:
     return [] if run in _runs_started else [Statement(_START_RUN, params)]
 
 
-
-
-
 def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring: Keyring) -> _Seen:
     see, unspent = executor.read([Statement(_SEE, params), Statement(_SEE_UNSPENT, params)])
     seen = _seen(see)
@@ -431,8 +431,8 @@ def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring
         [
             *_locks(executor, call, params),
             *_start_run(params),
-            Statement(_SPEND_FIRST, params),
-            Statement(_FIRST_GATED, params, after_change=True),
+            Statement(_FIRST_GATED, params),
+            Statement(_SPEND, params, after_change=True),
             Statement(APPEND_INTENT, params, after_change=True),
             Statement(_SEE, params),
         ]
@@ -451,9 +451,15 @@ def _begin_again(executor: Executor, seen: _Seen, call: Call, params: dict[str, 
         text = _AGAIN_OWN_YES if yes.own else _AGAIN_NEW_YES
         if not yes.own:
             again["spending"] = yes.approval
-            spend = [Statement(_SPEND_AGAIN, again)]
+            spend = [Statement(_SPEND, again, after_change=True)]
     results = executor.trip(
-        [*_locks(executor, call, params), *spend, Statement(text, again), Statement(APPEND_AGAIN, again, after_change=True), Statement(_SEE, again)]
+        [
+            *_locks(executor, call, params),
+            Statement(text, again),
+            *spend,
+            Statement(APPEND_AGAIN, again, after_change=True),
+            Statement(_SEE, again),
+        ]
     )
     after = _seen(results[-1])
     if after.state == "not_done" and after.attempt == seen.attempt:
@@ -485,7 +491,8 @@ def _settled(executor: Executor, seen: _Seen, call: Call, params: dict[str, Any]
             actor=seen.actor,
         )
     if seen.state == "running":
-        mark_lapsed(executor, params["organization"], call.run, call.key, attempt=seen.attempt)
+        if not mark_lapsed(executor, params["organization"], call.run, call.key, attempt=seen.attempt):
+            refuse_damage(executor, params, call.tool)
         seen = _seen(executor.read([Statement(_SEE, params)])[0])
         return _settled(executor, seen, call, params)
     raise in_doubt_error(seen, call)
@@ -506,7 +513,7 @@ def in_doubt_error(seen: _Seen, call: Call) -> EffectInDoubt:
 
 
 def _recorded(seen: _Seen, call: Call) -> Recorded:
-    if seen.result_seq is not None and seen.payload is None and seen.note != "erased":
+    if seen.payload is None and seen.note != "erased":
         raise RecordDamaged(
             f"the head of {call.tool} says done, but no entry says so: run `c4a verify`, then `c4a rebuild`", run=call.run, key=call.key
         )
@@ -570,9 +577,8 @@ def _refuse_conflict(executor: Executor, seen: _Seen, call: Call, params: dict[s
     )  # fmt: skip
 
 
-_FIRST_INTENT: Final = (
-    "SELECT payload FROM c4a_entry WHERE organization = :organization AND run = :run AND key = :key AND kind = 'effect.running' ORDER BY seq LIMIT 1"
-)
+_FIRST_INTENT: Final = "SELECT payload FROM c4a_entry WHERE organization = :organization AND run = :run AND key = :key AND kind = 'effect.running' ORDER BY seq LIMIT 1"
+
 
 def _frozen(executor: Executor, params: dict[str, Any]) -> C4AError | None:
     rows = executor.read([Statement(_SEE_FROZEN, params)])[0].rows
@@ -581,7 +587,9 @@ def _frozen(executor: Executor, params: dict[str, Any]) -> C4AError | None:
     what, by, at, note = rows[0]
     named = params["run"] if what == "run" else params["actor"]
     because = f": {note}" if note else ""
-    return AgentFrozen(f"the {what} {named} was stopped by {by}{because}; nothing ran", subject=f"{what}:{named}", by=by, at=at, note=note or "")
+    return AgentFrozen(
+        f"the {what} {named} was stopped by {by}{because}; nothing ran", subject=f"{what}:{named}", by=by, at=at, note=note or ""
+    )
 
 
 def _doubt_fields(seen: _Seen, call: Call) -> dict[str, Any]:

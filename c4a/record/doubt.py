@@ -7,20 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from c4a.errors import EffectInDoubt, EffectRunning, EffectUnknown, RecordDamaged, RequestRefused, StaleVerdict
+from c4a.keys import identifier
 from c4a.record.dialects import LOCK_RUN_SHARED, Executor, Statement, run_lock
-from c4a.record.entries import MOVED_AT, entry_params, moved, payload_text, was_written
+from c4a.record.entries import ENTRIES_AGREE, MOVED_AT, entry_params, moved, payload_text, was_written
 from c4a.record.reads import effect as read_effect
 from c4a.record.types import DEFAULT_GRACE_SECONDS, Effect, Verdict
 
 BODY_ENDED: Final = "(reason IN ('raised', 'dead', 'unknown') OR lease_until < {now} - :grace)"
 """SQL: the in-doubt attempt can't still be running. A cancelled or lapsed one is given `grace` after its lease."""
-
-_ENTRIES_AGREE: Final = """(
-    SELECT e.kind FROM c4a_entry AS e
-    WHERE e.organization = :organization AND e.run = :run AND e.key = :key AND e.kind <> 'effect.happened_twice'
-    ORDER BY e.seq DESC LIMIT 1
-) = 'effect.in_doubt'"""
-"""SQL: not only the head says in doubt. A head set back by hand must not let anybody judge what is settled."""
 
 SWEEP_BATCH: Final = 200
 
@@ -28,7 +22,7 @@ SWEEP_BATCH: Final = 200
 def mark_lapsed(executor: Executor, organization: str, run: str, key: str, *, attempt: int) -> bool:
     """Put a running attempt whose lease ran out in doubt; False if it was settled or extended meanwhile."""
     params = _params(organization, run, key, "effect.in_doubt", {"reason": "lapsed"}, "c4a") | {"attempt": attempt}
-    where = "state = 'running' AND attempt = :attempt AND lease_until < {now}"
+    where = f"state = 'running' AND attempt = :attempt AND lease_until < {{now}} AND {ENTRIES_AGREE}"
     return executor.trip(moved("c4a_effect", "state = 'in_doubt', reason = 'lapsed'", where, params))[0].count > 0
 
 
@@ -36,14 +30,17 @@ def declare_dead(executor: Executor, organization: str, run: str, key: str, *, a
     """In doubt at once: the caller proved that the process named by `holder` is gone. Harmless if that is no longer so."""
     params = _params(organization, run, key, "effect.in_doubt", {"reason": "dead", "holder": holder}, actor)
     params |= {"attempt": attempt, "holder": holder}
-    where = "attempt = :attempt AND holder = :holder AND (state = 'running' OR (state = 'in_doubt' AND reason IN ('lapsed', 'cancelled')))"
+    open_states = "(state = 'running' OR (state = 'in_doubt' AND reason IN ('lapsed', 'cancelled')))"
+    where = f"attempt = :attempt AND holder = :holder AND {open_states} AND {ENTRIES_AGREE}"
     executor.trip(moved("c4a_effect", "state = 'in_doubt', reason = 'dead'", where, params))
 
 
 def doubt_if_twice(organization: str, run: str, key: str) -> list[Statement]:
     """Statements that put a not-done effect in doubt if an older attempt of it reported done: else a third attempt would begin."""
     params = _params(organization, run, key, "effect.in_doubt", {"reason": "unknown"}, "c4a")
-    return moved("c4a_effect", "state = 'in_doubt', reason = 'unknown', settled_by = NULL", "state = 'not_done' AND happened_twice = 1", params)
+    return moved(
+        "c4a_effect", "state = 'in_doubt', reason = 'unknown', settled_by = NULL", "state = 'not_done' AND happened_twice = 1", params
+    )
 
 
 def sweep(executor: Executor, *, limit: int = SWEEP_BATCH) -> int:
@@ -100,7 +97,7 @@ WHERE organization = :organization AND run = :run AND key = :key AND state = 'in
     AND (asker_until IS NULL OR asker_until < {{now}} OR asker_hash = :asker)
     AND last_at <= {{now}} - :after
     AND {BODY_ENDED}
-    AND {_ENTRIES_AGREE}"""  # noqa: S608
+    AND {ENTRIES_AGREE}"""
 
 
 def answer(
@@ -121,9 +118,7 @@ def answer(
     """
     if verdict == "done":
         kind, payload = "effect.done", {"by": "reconcile", "result": result}
-        assignments = (
-            f"state = 'done', settled_by = 'reconcile', reason = NULL, error = NULL, note = NULL, done_at = {MOVED_AT}, result_seq = seq + 1"
-        )
+        assignments = f"state = 'done', settled_by = 'reconcile', reason = NULL, error = NULL, note = NULL, done_at = {MOVED_AT}, result_seq = seq + 1"
     elif verdict == "not_done":
         kind, payload = "effect.not_done", {"by": "reconcile"}
         assignments = "state = 'not_done', settled_by = 'reconcile', reason = NULL, error = NULL"
@@ -131,7 +126,7 @@ def answer(
         kind, payload = "effect.in_doubt", {"by": "reconcile", "reason": "unknown"}
         assignments = "reason = 'unknown'"
     params = _params(organization, run, key, kind, payload, actor) | {"asker": _hash(token)}
-    where = f"state = 'in_doubt' AND asker_hash = :asker AND {_ENTRIES_AGREE}"
+    where = f"state = 'in_doubt' AND asker_hash = :asker AND {ENTRIES_AGREE}"
     results = executor.trip(
         [
             *moved("c4a_effect", assignments + ", asker_hash = NULL, asker_until = NULL", where, params),
@@ -160,6 +155,7 @@ def resolve(
 ) -> Effect:
     """A person's verdict on an effect in doubt. See `c4a.record.types.Record.resolve`."""
     _refuse_blank(note=note, actor=actor)
+    identifier(actor, "actor")
     if verdict not in ("done", "not_done"):
         raise RequestRefused(f"verdict must be 'done' or 'not_done', got {verdict!r}")
     found = read_effect(executor, organization, key, run)
@@ -184,7 +180,7 @@ def resolve(
         "grace": _micros(grace_seconds),
         **run_lock(organization, found.run),
     }
-    where = f"state = 'in_doubt' AND attempt = :attempt AND {_ENTRIES_AGREE}"
+    where = f"state = 'in_doubt' AND attempt = :attempt AND {ENTRIES_AGREE}"
     if verdict == "not_done" and not confirm_lapsed:
         where += f" AND {BODY_ENDED}"
     results = executor.trip(

@@ -61,6 +61,14 @@ WHERE organization = :organization AND run = :run AND key = :key AND last_payloa
 """
 
 
+ENTRIES_AGREE: Final = """(
+    SELECT e.kind FROM c4a_entry AS e
+    WHERE e.organization = :organization AND e.run = :run AND e.key = :key AND e.kind <> 'effect.happened_twice'
+    ORDER BY e.seq DESC LIMIT 1
+) = 'effect.' || c4a_effect.state"""
+"""SQL: the last entry says what the head says. A head set back by hand must not let anybody judge or end what is settled."""
+
+
 def advance(*, attempt: str = "attempt", approval: str = "CAST(NULL AS TEXT)", actor: str = ":actor") -> str:
     """The SET clause that moves a head to its next entry; the arguments are SQL expressions over the old row."""
     return _ADVANCE.format(attempt=attempt, approval=approval, actor=actor)
@@ -160,14 +168,18 @@ class Chain:
 
 def was_written(executor: Executor, head: str, params: Mapping[str, Any]) -> bool:
     """True if this very payload is the head's last entry: a guarded write that changed nothing when repeated after a lost answer."""
-    text = f"SELECT 1 FROM {head} WHERE organization = :organization AND run = :run AND key = :key AND last_payload_digest = :payload_digest"  # noqa: S608
+    text = (
+        f"SELECT 1 FROM {head} WHERE organization = :organization AND run = :run AND key = :key AND last_payload_digest = :payload_digest"
+    )
     return executor.read([Statement(text, params)])[0].count > 0
 
 
-def moved(head: str, assignments: str, where: str, params: Mapping[str, Any], *, advance_by: str = ADVANCE_EFFECT, append_by: str = APPEND_EFFECT) -> list[Statement]:
+def moved(
+    head: str, assignments: str, where: str, params: Mapping[str, Any], *, advance_by: str = ADVANCE_EFFECT, append_by: str = APPEND_EFFECT
+) -> list[Statement]:
     """Two statements: move the head under a guard, then append the entry if, and only if, it moved."""
     update = (
-        f"UPDATE {head} SET {assignments}{',' if assignments else ''}{advance_by}\n"  # noqa: S608  (texts are constants of this package)
+        f"UPDATE {head} SET {assignments}{',' if assignments else ''}{advance_by}\n"
         f"WHERE organization = :organization AND run = :run AND key = :key AND {where}"
     )
     return [Statement(update, params), Statement(append_by, params, after_change=True)]

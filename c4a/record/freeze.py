@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from c4a.errors import RequestRefused
+from c4a.keys import identifier
 from c4a.record.dialects import LOCK_RUN, Executor, Statement, run_lock
-from c4a.record.entries import ADVANCE_BARE, APPEND_RUN, APPEND_SUBJECT, MOVED_AT, entry_params, moved, payload_text
+from c4a.record.entries import ADVANCE_BARE, APPEND_RUN, APPEND_SUBJECT, MOVED_AT, entry_params, moved, payload_text, plain_text
 
 _OPEN_RUN: Final = """
 INSERT INTO c4a_run (organization, run, key, started_by, started_at, seq, last_at, prev_digest, last_digest, last_payload_digest)
@@ -47,6 +48,8 @@ def _write(executor: Executor, organization: str, run: str | None, agent: str | 
         raise RequestRefused(f"name either a run or an agent, got run={run!r} and agent={agent!r}")
     if not by.strip():
         raise RequestRefused("stopping and letting go need a name: say who with by=…")
+    identifier(by, "by")
+    note = plain_text(note)
     what = "frozen" if frozen else "thawed"
     assignments = _FROZEN if frozen else _THAWED
     where = "frozen_at IS NULL" if frozen else "frozen_at IS NOT NULL"

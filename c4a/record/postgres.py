@@ -65,6 +65,7 @@ class PostgresExecutor:
 
         sent = [(statement, POSTGRESQL.render(statement.sql)) for statement in statements]
         fresh: list[str] = []
+        answers: list[PGresult] | None = None
         pgconn = self.connection.pgconn
         self._begin_if_lazy()
         pgconn.enter_pipeline_mode()
@@ -75,8 +76,11 @@ class PostgresExecutor:
             pgconn.pipeline_sync()
             answers = self.connection.wait(_answers(pgconn))
         finally:
-            if not self.connection.closed:
+            if answers is not None:
                 pgconn.exit_pipeline_mode()
+            else:
+                # Interrupted half-way: the server's answers are still to come, and nobody else may take them for its own.
+                self.connection.close()
         failed = next((one for one in answers if one.status == ExecStatus.FATAL_ERROR), None)
         if failed is not None:
             for text in fresh:
@@ -345,7 +349,9 @@ def refuse_lossy(connection: psycopg.Connection[Any]) -> None:
     wanted = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "local", "remote_write", "remote_apply")}
     for name, good in wanted.items():
         if got[name] not in good:
-            raise LedgerError(f"PostgreSQL has {name} = {got[name]}, so a committed claim could be lost and an action run twice: set it to on")
+            raise LedgerError(
+                f"PostgreSQL has {name} = {got[name]}, so a committed claim could be lost and an action run twice: set it to on"
+            )
     if got["server_encoding"] != "UTF8":
         raise LedgerError(f"the database's encoding is {got['server_encoding']}, expected UTF8: make a database with ENCODING 'UTF8'")
 
@@ -424,7 +430,9 @@ def _result(answer: PGresult) -> Result:
     if not answer.nfields:
         return Result(answer.command_tuples or 0, [])
     types = [answer.ftype(column) for column in range(answer.nfields)]
-    rows = [tuple(_value(answer.get_value(row, column), types[column]) for column in range(answer.nfields)) for row in range(answer.ntuples)]
+    rows = [
+        tuple(_value(answer.get_value(row, column), types[column]) for column in range(answer.nfields)) for row in range(answer.ntuples)
+    ]
     return Result(len(rows), rows)
 
 

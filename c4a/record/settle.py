@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from c4a.errors import ClaimLost, LedgerError
+from c4a.errors import ClaimLost, LedgerError, RecordDamaged
 from c4a.record.dialects import Executor, Result, Statement
 from c4a.record.doubt import doubt_if_twice
-from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, MOVED_AT, entry_params, moved, payload_text, plain_text
+from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, ENTRIES_AGREE, MOVED_AT, entry_params, moved, payload_text, plain_text
 
 _MINE: Final = "token_hash = :token_hash"
 _CLEAR: Final = "reason = NULL, error = NULL, asker_hash = NULL, asker_until = NULL"
@@ -36,7 +36,15 @@ def complete(executor: Executor, organization: str, run: str, key: str, token: s
 
 
 def fail(
-    executor: Executor, organization: str, run: str, key: str, token: str, *, error: str, nothing_happened: bool = False, reason: str = "raised"
+    executor: Executor,
+    organization: str,
+    run: str,
+    key: str,
+    token: str,
+    *,
+    error: str,
+    nothing_happened: bool = False,
+    reason: str = "raised",
 ) -> str:
     """The body raised: in doubt, or not_done if it is proved that nothing happened. One trip.
 
@@ -49,14 +57,12 @@ def fail(
         state = "not_done"
         payload: dict[str, Any] = {"by": "agent", "error": error}
         assignments = "state = 'not_done', settled_by = 'agent', reason = NULL, error = :error, asker_hash = NULL, asker_until = NULL"
-        where = f"{_MINE} AND state IN ('running', 'in_doubt')"
+        where = f"{_MINE} AND state IN ('running', 'in_doubt') AND {ENTRIES_AGREE}"
     else:
         state = "in_doubt"
         payload = {"by": "agent", "error": error, "reason": reason}
         assignments = "state = 'in_doubt', settled_by = NULL, reason = :reason, error = :error, asker_hash = NULL, asker_until = NULL"
-        where = (
-            f"{_MINE} AND (state = 'running' OR (state = 'in_doubt' AND reason <> 'raised') OR (state = 'not_done' AND settled_by <> 'agent'))"
-        )
+        where = f"{_MINE} AND (state = 'running' OR (state = 'in_doubt' AND reason <> 'raised') OR (state = 'not_done' AND settled_by <> 'agent'))"
     params = _params(organization, run, key, token, f"effect.{state}", payload) | {"error": error, "reason": reason}
     if _moves(executor, assignments, where, params, *(doubt_if_twice(organization, run, key) if nothing_happened else [])):
         return state
@@ -67,7 +73,8 @@ def release(executor: Executor, organization: str, run: str, key: str, token: st
     """The body never began: not_done, and the yes is kept. One trip. Returns `not_done` or `repeated`."""
     params = _params(organization, run, key, token, "effect.not_done", {"by": "release"})
     assignments = f"state = 'not_done', settled_by = 'agent', {_CLEAR}"
-    if _moves(executor, assignments, f"{_MINE} AND state IN ('running', 'in_doubt')", params, *doubt_if_twice(organization, run, key)):
+    where = f"{_MINE} AND state IN ('running', 'in_doubt') AND {ENTRIES_AGREE}"
+    if _moves(executor, assignments, where, params, *doubt_if_twice(organization, run, key)):
         return "not_done"
     return _after_all(executor, organization, run, key, token, done=False)
 
@@ -105,6 +112,8 @@ def _after_all(executor: Executor, organization: str, run: str, key: str, token:
             raise LedgerError("the outcome was not written, because the heads were being folded anew at that moment: try again", key=key)
         return "repeated"
     attempt = _attempt_of(intents, _hash(token))
+    if attempt is not None and not head.rows:
+        raise RecordDamaged("an entry says that this action began, but it has no head: run `c4a verify`, then `c4a rebuild`", key=key)
     if attempt is None or not done:
         state = head.rows[0][0] if head.rows else "unknown"
         raise ClaimLost(

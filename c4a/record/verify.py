@@ -31,6 +31,9 @@ _COLUMNS: Final = {
     "c4a_run": "frozen_at, frozen_by, frozen_note, seq, last_at, prev_digest, last_digest, last_payload_digest",
     "c4a_subject": "frozen_at, frozen_by, frozen_note, seq, last_at, prev_digest, last_digest, last_payload_digest",
 }
+_APPROVAL_COLUMNS: Final = (
+    "approval", "tool", "explicit_key", "state", "approved_by", "approved_at", "expires_at", "mac", "key_id", "gate_seq", "spent_by",
+)  # fmt: skip
 
 
 def verify(executor: Executor, organization: str) -> list[Finding]:
@@ -59,7 +62,7 @@ def rebuild(executor: Executor, organization: str) -> int:
     Live claims keep their token and get a fresh lease; who asks outside, and who waits, is forgotten.
     """
     statements: list[Statement] = [
-        Statement(f"DELETE FROM {table} WHERE organization = :organization", {"organization": organization})  # noqa: S608
+        Statement(f"DELETE FROM {table} WHERE organization = :organization", {"organization": organization})
         for table in (*_HEAD_TABLES, "c4a_approval")
     ]
     runs: dict[str, Link] = {}
@@ -102,7 +105,7 @@ def _insert(table: str, columns: dict[str, Any]) -> Statement:
         names.append("lease_until")
         values.append("{now} + :lease")
         params["lease"] = int(DEFAULT_LEASE_SECONDS * 1_000_000)
-    return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(values)})", params)  # noqa: S608
+    return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(values)})", params)
 
 
 def _chains(executor: Executor, organization: str) -> Iterator[list[Link]]:
@@ -130,7 +133,7 @@ def _links(executor: Executor, organization: str) -> Iterator[Link]:
 
 def _head_findings(executor: Executor, organization: str, table: str, expected: dict[str, Any]) -> Iterable[Finding]:
     names = _COLUMNS[table].split(", ")
-    text = f"SELECT {_COLUMNS[table]} FROM {table} WHERE organization = :organization AND run = :run AND key = :key"  # noqa: S608
+    text = f"SELECT {_COLUMNS[table]} FROM {table} WHERE organization = :organization AND run = :run AND key = :key"
     place = {"organization": organization, "run": expected["run"], "key": expected["key"]}
     rows = executor.read([Statement(text, place)])[0].rows
     if not rows:
@@ -138,23 +141,25 @@ def _head_findings(executor: Executor, organization: str, table: str, expected: 
     got = dict(zip(names, rows[0]))
     wrong = [name for name in names if name not in LEASE_COLUMNS and got[name] != expected.get(name)]
     return [
-        Finding(expected["run"], expected["key"], expected["seq"], f"{table}.{name} is {got[name]!r}, the entries say {expected.get(name)!r}")
+        Finding(
+            expected["run"], expected["key"], expected["seq"], f"{table}.{name} is {got[name]!r}, the entries say {expected.get(name)!r}"
+        )
         for name in wrong
     ]
 
 
 def _approval_findings(executor: Executor, organization: str, chain: list[Link]) -> Iterable[Finding]:
     run, key = chain[0].run, chain[0].key
-    text = "SELECT approval, state, mac, spent_by, expires_at FROM c4a_approval WHERE organization = :organization AND run = :run AND key = :key"
-    got = {row[0]: row[1:] for row in executor.read([Statement(text, {"organization": organization, "run": run, "key": key})])[0].rows}
+    text = f"SELECT {', '.join(_APPROVAL_COLUMNS)} FROM c4a_approval WHERE organization = :organization AND run = :run AND key = :key"
+    got = {row[0]: row for row in executor.read([Statement(text, {"organization": organization, "run": run, "key": key})])[0].rows}
     expected = {
-        row["approval"]: (row["state"], row["mac"], row["spent_by"], row["expires_at"])
+        row["approval"]: tuple(row[name] for name in _APPROVAL_COLUMNS)
         for row in fold_approvals(chain, _spent(executor, organization, run))
     }
     return [
         Finding(run, key, chain[-1].seq, f"approval {name} is {got.get(name)!r}, the entries say {expected.get(name)!r}")
         for name in sorted(got.keys() | expected.keys())
-        if tuple(got.get(name, ())) != expected.get(name)
+        if got.get(name) != expected.get(name)
     ]
 
 
@@ -164,6 +169,6 @@ def _spent(executor: Executor, organization: str, run: str) -> dict[str, str]:
 
 
 def _orphans(executor: Executor, organization: str, table: str, known: set[tuple[str, str]]) -> Iterable[Finding]:
-    text = f"SELECT run, key, seq FROM {table} WHERE organization = :organization AND seq > 0"  # noqa: S608
+    text = f"SELECT run, key, seq FROM {table} WHERE organization = :organization AND seq > 0"
     rows = executor.read([Statement(text, {"organization": organization})])[0].rows
     return [Finding(run, key, seq, f"{table} has a head without entries") for run, key, seq in rows if (run, key) not in known]
