@@ -48,7 +48,8 @@ prove: environment-test
 	@$(BIN)/python -m tests.walls.mutate
 
 bench: environment-test
-	@for file in benchmarks/[a-z]*.py; do echo "$$file"; $(BIN)/python "$$file" || exit 1; done
+	@$(BIN)/python -m tests.services run -- $(BIN)/python -m benchmarks.record $(BENCH)
+	@$(BIN)/python -m tests.services run -- $(BIN)/python -m benchmarks.rest
 
 lock: environment-test
 	@.ci/lock $(UPGRADE)

@@ -16,7 +16,7 @@ def delayed(host: str, port: int, *, seconds: float) -> Iterator[int]:
     ports: list[int] = []
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wait: float) -> None:
-        with suppress(ConnectionError, asyncio.CancelledError):
+        with suppress(ConnectionError):
             while data := await reader.read(65536):
                 if wait:
                     await asyncio.sleep(wait)
@@ -26,7 +26,8 @@ def delayed(host: str, port: int, *, seconds: float) -> Iterator[int]:
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection(host, port)
-        await asyncio.gather(pump(reader, there_writer, seconds), pump(there_reader, writer, 0))
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(pump(reader, there_writer, seconds), pump(there_reader, writer, 0))
 
     async def serve() -> None:
         server = await asyncio.start_server(connect, "127.0.0.1", 0)

@@ -31,7 +31,8 @@ class Figure:
     def row(self) -> str:
         """A line of the report."""
         sign = "≥" if self.at_least else "≤"
-        return f"| {self.name} | {self.value:.2f} {self.unit} | {sign} {self.limit:g} {self.unit} | {'holds' if self.holds else '**falls short**'} |"
+        verdict = "holds" if self.holds else "**falls short**"
+        return f"| {self.name} | {self.value:.2f} {self.unit} | {sign} {self.limit:g} {self.unit} | {verdict} |"
 
 
 def medians(subjects: Mapping[str, Callable[[int], object]], *, rounds: int) -> dict[str, float]:

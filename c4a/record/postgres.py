@@ -246,7 +246,8 @@ class DatabaseRecord(VerbRecord):
             raise RecordUnreachable(f"no connection to {self.place} ({broken.__cause__})") from broken
         if "organization" not in facts:
             raise LedgerError(
-                f"{self.place} belongs to a server that may host several organizations: connect agents to the server, c4a.init('https://…', key=…)"
+                f"{self.place} belongs to a server that may host several organizations: "
+                "connect agents to the server, c4a.init('https://…', key=…)"
             )
         return facts
 
@@ -306,7 +307,7 @@ class _Listener:
                     while not self._closed:
                         for notice in connection.notifies(timeout=1.0):
                             self._wake(notice.payload)
-            except (psycopg.Error, LedgerError):
+            except (psycopg.Error, LedgerError):  # noqa: PERF203  (once a connection, not once a notice)
                 self._ready.set()  # waiters go on by looking again
                 time.sleep(RECHECK_SECONDS)
 
@@ -345,7 +346,7 @@ def refuse_lossy(connection: psycopg.Connection[Any]) -> None:
     """Raise `LedgerError` if this database may forget what it said it wrote."""
     names = ("fsync", "full_page_writes", "synchronous_commit", "server_encoding")
     row = connection.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in names)).fetchone()
-    got = dict(zip(names, row or ()))
+    got = dict(zip(names, row or (), strict=False))
     wanted = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "local", "remote_write", "remote_apply")}
     for name, good in wanted.items():
         if got[name] not in good:
@@ -362,7 +363,8 @@ def migrate(url: str) -> int:
         connection.execute("SELECT pg_advisory_xact_lock(4214101)")  # one migration at a time
         steps = schema.upgrade(connection)
         connection.execute(
-            "INSERT INTO c4a_meta (name, value) SELECT 'organization', %s WHERE NOT EXISTS (SELECT 1 FROM c4a_meta WHERE name IN ('organization', 'server'))",
+            "INSERT INTO c4a_meta (name, value) SELECT 'organization', %s "
+            "WHERE NOT EXISTS (SELECT 1 FROM c4a_meta WHERE name IN ('organization', 'server'))",
             (schema.new_organization_id(),),
         )
     return steps
@@ -383,7 +385,7 @@ def explained(error: psycopg.Error) -> LedgerError:
         )
     if state.startswith(("08", "57", "53")):
         return RecordUnreachable(f"the database could not answer ({said}): try again")
-    if state in ("42501",):
+    if state == "42501":
         return LedgerError(f"the database role may not do this ({said}): give it SELECT and INSERT on entries, and UPDATE on heads")
     return LedgerError(f"the database refused ({state} {said})")
 

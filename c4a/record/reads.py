@@ -16,6 +16,8 @@ LEFT JOIN c4a_entry AS i ON i.organization = h.organization AND i.run = h.run AN
 LEFT JOIN c4a_entry AS r ON r.organization = h.organization AND r.run = h.run AND r.key = h.key AND r.seq = h.result_seq
 WHERE h.organization = :organization"""
 
+_KEYS_OF_RUN: Final = "SELECT e.key FROM c4a_entry AS e WHERE e.organization = :organization AND e.run = :run AND e.seq = 1"
+
 _ENTRY: Final = """
 SELECT id, run, kind, key, seq, attempt, approval, payload, actor, recorded_at, prev, digest
 FROM c4a_entry WHERE organization = :organization"""
@@ -41,7 +43,7 @@ def effect_rows(
     """As `effects`, each with its row id, the cursor of the next page."""
     text = _EFFECT + " AND h.id > :after"
     if run is not None:
-        text += " AND h.run = :run AND h.key IN (SELECT e.key FROM c4a_entry AS e WHERE e.organization = :organization AND e.run = :run AND e.seq = 1)"
+        text += f" AND h.run = :run AND h.key IN ({_KEYS_OF_RUN})"
     if state in ("running", "in_doubt"):
         text += f" AND h.state = '{state}'"  # a constant, so that the partial index on open effects serves it
     elif state is not None:

@@ -44,7 +44,8 @@ def refuse_newer(version: int) -> None:
     """Raise `LedgerError` if a record's schema is newer than this code."""
     if version > SCHEMA_VERSION:
         raise LedgerError(
-            f"the record has schema version {version}, this C4A knows up to {SCHEMA_VERSION}: upgrade C4A before you open it", version=version
+            f"the record has schema version {version}, this C4A knows up to {SCHEMA_VERSION}: upgrade C4A before you open it",
+            version=version,
         )
 
 

@@ -62,7 +62,8 @@ def fail(
         state = "in_doubt"
         payload = {"by": "agent", "error": error, "reason": reason}
         assignments = "state = 'in_doubt', settled_by = NULL, reason = :reason, error = :error, asker_hash = NULL, asker_until = NULL"
-        where = f"{_MINE} AND (state = 'running' OR (state = 'in_doubt' AND reason <> 'raised') OR (state = 'not_done' AND settled_by <> 'agent'))"
+        still_open = "state = 'running' OR (state = 'in_doubt' AND reason <> 'raised')"
+        where = f"{_MINE} AND ({still_open} OR (state = 'not_done' AND settled_by <> 'agent'))"
     params = _params(organization, run, key, token, f"effect.{state}", payload) | {"error": error, "reason": reason}
     if _moves(executor, assignments, where, params, *(doubt_if_twice(organization, run, key) if nothing_happened else [])):
         return state
@@ -88,7 +89,7 @@ def heartbeat(executor: Executor, organization: str, claims: Sequence[tuple[str,
     ]
     if not statements:
         return []
-    return [key for (_, key, _), result in zip(claims, executor.trip(statements)) if not result.count]
+    return [key for (_, key, _), result in zip(claims, executor.trip(statements), strict=True) if not result.count]
 
 
 _EXTEND: Final = """

@@ -28,7 +28,22 @@ BUSY_SECONDS: Final = 30.0
 PAGE_BYTES: Final = 2048
 """Small pages: a commit writes each page it touched whole."""
 NETWORK_FILESYSTEMS: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "ncpfs", "lustre"}
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "9p",
+        "ceph",
+        "glusterfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.s3fs",
+        "ncpfs",
+        "lustre",
+    }
 )
 
 
@@ -308,5 +323,3 @@ def explained(error: sqlite3.Error, path: Path | None = None) -> LedgerError:
     if "readonly" in text or "unable to open" in text:
         return LedgerError(f"the record{where} can't be written ({error}): check the file's owner and permissions")
     return LedgerError(f"the record{where} could not be used ({error})")
-
-

@@ -5,8 +5,9 @@ Times are integers: microseconds since 1970-01-01 UTC by the database's clock. D
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, Sequence
+from typing import Any, Final, Literal, Protocol
 
 State = Literal["running", "done", "in_doubt", "not_done", "undoing", "undone"]
 Verdict = Literal["done", "not_done"]
@@ -203,7 +204,18 @@ class Record(Protocol):
     def wait(self, run: str, key: str, seconds: float) -> None:
         """Block until the effect is no longer running, or `seconds` passed; returns nothing, claim again to know."""
 
-    def ask(self, run: str, key: str, *, attempt: int, token: str, actor: str, after_seconds: float, lease_seconds: float, grace_seconds: float = ...) -> None:
+    def ask(
+        self,
+        run: str,
+        key: str,
+        *,
+        attempt: int,
+        token: str,
+        actor: str,
+        after_seconds: float,
+        lease_seconds: float,
+        grace_seconds: float = ...,
+    ) -> None:
         """Take the sole right to ask the outside about an in-doubt attempt whose body has ended (reconcile).
 
         Raises:
@@ -211,12 +223,23 @@ class Record(Protocol):
             StaleVerdict: the attempt is no longer the in-doubt one.
         """
 
-    def answer(self, run: str, key: str, token: str, *, verdict: Verdict | Literal["unknown"], result: str | None = None, actor: str) -> None:
+    def answer(
+        self, run: str, key: str, token: str, *, verdict: Verdict | Literal["unknown"], result: str | None = None, actor: str
+    ) -> None:
         """What the outside said: done (with codec text of the result), not_done, or unknown (stays in doubt)."""
 
     def resolve(
-        self, key: str, verdict: Verdict, *, attempt: int, note: str, actor: str, run: str | None = None, result: str | None = None,
-        confirm_lapsed: bool = False, new_outside_key: bool = False,
+        self,
+        key: str,
+        verdict: Verdict,
+        *,
+        attempt: int,
+        note: str,
+        actor: str,
+        run: str | None = None,
+        result: str | None = None,
+        confirm_lapsed: bool = False,
+        new_outside_key: bool = False,
     ) -> Effect:
         """A person's verdict on an effect in doubt.
 
@@ -227,7 +250,9 @@ class Record(Protocol):
             RequestRefused: blank note or actor, or not-done on a claim that merely lapsed without `confirm_lapsed`.
         """
 
-    def approve(self, *, run: str, tool: str, arguments: str, call_digest: str, explicit_key: str | None, by: str, expires_in: float | None = None) -> str:
+    def approve(
+        self, *, run: str, tool: str, arguments: str, call_digest: str, explicit_key: str | None, by: str, expires_in: float | None = None
+    ) -> str:
         """Record a yes for exactly one action; returns the approval's id."""
 
     def deny(self, *, run: str, tool: str, arguments: str, call_digest: str, by: str, reason: str = "") -> None:

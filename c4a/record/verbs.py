@@ -51,9 +51,7 @@ class VerbRecord:
 
     def fail(self, run: str, key: str, token: str, *, error: str, nothing_happened: bool = False, reason: str = "raised") -> str:
         with self.executor() as executor:
-            return settle.fail(
-                executor, self.organization, run, key, token, error=error, nothing_happened=nothing_happened, reason=reason
-            )
+            return settle.fail(executor, self.organization, run, key, token, error=error, nothing_happened=nothing_happened, reason=reason)
 
     def release(self, run: str, key: str, token: str) -> str:
         with self.executor() as executor:
@@ -159,4 +157,3 @@ class VerbRecord:
 
 
 _KEEP_META = "INSERT INTO c4a_meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"
-

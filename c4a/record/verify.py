@@ -138,7 +138,7 @@ def _head_findings(executor: Executor, organization: str, table: str, expected: 
     rows = executor.read([Statement(text, place)])[0].rows
     if not rows:
         return [Finding(expected["run"], expected["key"], expected["seq"], f"{table} has no head for this chain")]
-    got = dict(zip(names, rows[0]))
+    got = dict(zip(names, rows[0], strict=True))
     wrong = [name for name in names if name not in LEASE_COLUMNS and got[name] != expected.get(name)]
     return [
         Finding(
