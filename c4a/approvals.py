@@ -16,7 +16,7 @@ from c4a.errors import InvalidArguments
 from c4a.record.types import Call
 
 _APPROVE_OPTIONS: Final = ("by", "key", "expires_in")
-_DENY_OPTIONS: Final = ("by", "key", "reason")
+_DENY_OPTIONS: Final = ("by", "reason")
 
 
 def approve(tool: Any, /, **shown: Any) -> str:
@@ -48,7 +48,8 @@ def approve(tool: Any, /, **shown: Any) -> str:
 def deny(tool: Any, /, **shown: Any) -> None:
     """Record a no for one action in the current run: every yes to it that isn't spent yet no longer counts.
 
-    Arguments as for `approve`. Options: `c4a_by`, `c4a_reason` (told to the agent). A no covers the call under any key.
+    Arguments as for `approve`. Options: `c4a_by`, `c4a_reason` (told to the agent). A no covers the call under
+    any key, so it takes no `c4a_key`.
 
     Raises:
         InvalidArguments, NoCurrentRun: as `approve`.

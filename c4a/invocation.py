@@ -195,23 +195,27 @@ class Invocation:
         """True if the doubt was settled (claim again), None if it isn't this caller's turn to ask."""
         record, call, token = self.connection.record, self.call, urandom(16).hex()
 
-        def ask() -> None:
+        def ask() -> int:
             record.ask(
                 call.run, call.key, attempt=doubt.attempt, token=token, actor=self.connection.actor,
                 after_seconds=self.options.reconcile_after, lease_seconds=self.options.lease, grace_seconds=self.options.grace,
             )  # fmt: skip
+            head = record.effect(call.key, call.run)  # for the epoch, so that the outside key is the one that was sent
+            return 0 if head is None else head.epoch
 
         def tell(verdict: Any, result: str | None = None) -> OnRecord:
             return OnRecord(lambda: record.answer(call.run, call.key, token, verdict=verdict, result=result, actor=self.connection.actor))
 
         try:
-            yield OnRecord(ask, withdraw=lambda _: record.answer(call.run, call.key, token, verdict="unknown", actor=self.connection.actor))
+            epoch = yield OnRecord(
+                ask, withdraw=lambda _: record.answer(call.run, call.key, token, verdict="unknown", actor=self.connection.actor)
+            )
         except StaleVerdict:
             return True
         except EffectInDoubt:
             return None
         try:
-            found = yield Outside(lambda: self._look_up(reconcile, doubt))
+            found = yield Outside(lambda: self._look_up(reconcile, Grant(call.run, call.key, doubt.attempt, epoch)))
         except BaseException as error:
             yield tell("unknown")
             if isinstance(error, Exception):
@@ -230,9 +234,15 @@ class Invocation:
             raise self._not_recordable(value, problem)
         return True
 
-    def _look_up(self, reconcile: Callable[..., Any], doubt: EffectInDoubt) -> Any:
-        with self._body(Grant(self.call.run, self.call.key, doubt.attempt, doubt.fields.get("epoch") or 0)):
+    def _look_up(self, reconcile: Callable[..., Any], asked: Grant) -> Any:
+        if inspect.iscoroutinefunction(reconcile):
+            return self._look_up_async(reconcile, asked)
+        with self._body(asked):
             return call_alike(reconcile, self.tool, self.args, self.kwargs, self.values)
+
+    async def _look_up_async(self, reconcile: Callable[..., Any], asked: Grant) -> Any:
+        with self._body(asked):
+            return await call_alike(reconcile, self.tool, self.args, self.kwargs, self.values)
 
     def _still_in_doubt(self, doubt: EffectInDoubt, why: str) -> EffectInDoubt:
         return EffectInDoubt(f"{doubt.message} ({why})", **doubt.fields)

@@ -30,7 +30,7 @@ class Happened:
 
 @dataclass(frozen=True)
 class LastOutcome:
-    """What the last action of this context came to."""
+    """What the last action of this context that ended came to."""
 
     key: str
     """The effect key, 64 hex characters."""
@@ -45,7 +45,7 @@ _last: ContextVar[LastOutcome | None] = ContextVar("c4a_last_outcome", default=N
 
 
 def last_outcome() -> LastOutcome | None:
-    """What the last action called in this thread or task came to; None before the first one."""
+    """What the last action that ended in this thread or task came to; None before the first one. One in doubt has not ended."""
     return _last.get()
 
 

@@ -66,6 +66,7 @@ class Library:
             [sys.executable, "-c", textwrap.dedent(prelude) + textwrap.dedent(code), *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )

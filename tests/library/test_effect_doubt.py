@@ -315,6 +315,25 @@ def test_reconcile_gets_the_typed_arguments_of_any_signature_and_the_outside_key
     ]
 
 
+def test_reconcile_sees_the_outside_key_that_was_sent_last(library: Library) -> None:
+    sent: list[str] = []
+
+    @c4a.effect
+    def act() -> str:
+        sent.append(c4a.idempotency_key())
+        raise TimeoutError
+
+    @c4a.effect(name=act.__c4a_tool__.name, reconcile=lambda: c4a.idempotency_key())  # type: ignore[attr-defined]
+    def checked() -> str:
+        raise AssertionError
+
+    put_in_doubt(act)
+    library.resolve(library.only_effect(), "not_done", new_outside_key=True)
+    put_in_doubt(act)
+    with c4a.run("r"):
+        assert checked() == sent[1] != sent[0]
+
+
 def test_reconcile_after_leaves_the_outside_its_read_lag(library: Library) -> None:
     asked: list[float] = []
 
@@ -348,12 +367,16 @@ def test_a_reconciled_result_that_cannot_be_kept_is_handed_over(library: Library
 
 
 def test_a_coroutine_function_reconciles_an_async_tool(library: Library) -> None:
+    keys: list[str] = []
+
     async def look(n: int) -> Any:
         await asyncio.sleep(0)
+        keys.append(c4a.idempotency_key())
         return f"found {n}"
 
     @c4a.effect(reconcile=look)
     async def act(n: int) -> str:
+        keys.append(c4a.idempotency_key())
         raise TimeoutError
 
     async def main() -> str:
@@ -363,6 +386,54 @@ def test_a_coroutine_function_reconciles_an_async_tool(library: Library) -> None
             return await act(1)
 
     assert asyncio.run(main()) == "found 1"
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+def test_an_async_caller_cancelled_while_it_asks_outside_lets_the_next_one_ask(library: Library) -> None:
+    asked: list[int] = []
+
+    async def look() -> Any:
+        asked.append(1)
+        if len(asked) == 1:
+            await asyncio.sleep(30)
+        return "found"
+
+    @c4a.effect(reconcile=look, lease=60.0)
+    async def act() -> str:
+        raise TimeoutError
+
+    async def main() -> str:
+        with c4a.run("r"):
+            with pytest.raises(TimeoutError):
+                await act()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(act(), 0.5)
+            return await act()
+
+    assert asyncio.run(main()) == "found"
+
+
+def test_a_plain_reconcile_of_an_async_tool_does_not_stall_the_loop(library: Library) -> None:
+    threads: list[str] = []
+
+    def look() -> Any:
+        threads.append(threading.current_thread().name)
+        time.sleep(0.1)
+        return c4a.idempotency_key()
+
+    @c4a.effect(reconcile=look)
+    async def act() -> str:
+        raise TimeoutError
+
+    async def main() -> str:
+        with c4a.run("r"):
+            with pytest.raises(TimeoutError):
+                await act()
+            return await act()
+
+    assert len(asyncio.run(main())) == 36
+    assert threads[0] != threading.main_thread().name
 
 
 # -- idempotent_for= ----------------------------------------------------------------------------------------------------

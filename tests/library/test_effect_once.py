@@ -428,6 +428,80 @@ def test_100_callers_of_one_action_run_it_once(library: Library) -> None:
     assert ran == [1]
 
 
+@pytest.mark.parametrize(("library", "processes"), [("file", 4), ("database", 8)], indirect=["library"])
+def test_100_callers_in_several_processes_run_an_action_once(library: Library, processes: int) -> None:
+    code = """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        @c4a.effect(name="act", wait=30.0)
+        def act(n):
+            say("ran")
+            time.sleep(0.2)
+            return "result"
+        def call(_):
+            with c4a.run("r"):
+                return act(1)
+        sys.stdin.readline()
+        count = int(sys.argv[1])
+        with ThreadPoolExecutor(count) as pool:
+            for answer in pool.map(call, range(count)):
+                say(answer)
+    """
+    each = -(-100 // processes)
+    started = [library.start(code, str(each)) for _ in range(processes)]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    told = "".join(process.communicate(timeout=60)[0] for process in started).split()
+    assert told.count("ran") == 1
+    assert told.count("result") == each * processes
+
+
+@pytest.mark.parametrize("library", ["database"], indirect=True)
+def test_c_e5_a_connection_lost_during_the_action_is_made_again_and_the_result_is_kept(library: Library) -> None:
+    import psycopg
+
+    ran: list[int] = []
+
+    @c4a.effect
+    def act() -> str:
+        ran.append(1)
+        with psycopg.connect(library.address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        return "done"
+
+    with c4a.run("r"):
+        assert act() == act() == "done"
+    assert ran == [1]
+    assert library.only_effect().attempt == 1
+
+
+@pytest.mark.parametrize("library", ["database"], indirect=True)
+def test_c_e6_130_threads_share_a_bounded_number_of_connections(library: Library) -> None:
+    import psycopg
+
+    @c4a.effect
+    def act(n: int) -> int:
+        return n
+
+    gate = threading.Barrier(130)
+
+    def call(n: int) -> int:
+        gate.wait(30)
+        with c4a.run("r"):
+            return act(n)
+
+    with ThreadPoolExecutor(130) as pool:
+        assert sorted(pool.map(call, range(130))) == list(range(130))
+    with psycopg.connect(library.address) as connection:
+        counted = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()").fetchone()
+    assert counted is not None
+    assert counted[0] <= 12
+
+
 def test_an_action_outside_a_run_is_refused_and_says_what_to_do(library: Library) -> None:
     @c4a.effect
     def act() -> None:
