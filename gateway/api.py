@@ -220,7 +220,7 @@ def _query(request: HttpRequest) -> dict[str, str]:
     twice = [name for name, values in request.GET.lists() if len(values) > 1]
     if twice:
         raise RequestRefused("A query parameter stands twice.", errors=[{"field": name, "problem": "stands twice"} for name in twice])
-    return {name: value for name, value in request.GET.items() if value}
+    return {name: str(value) for name, value in request.GET.items() if value}
 
 
 def _documented(operation: Operation, handler: Callable[..., Any]) -> Callable[..., Any]:

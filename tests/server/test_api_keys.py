@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,7 @@ from accounts import verbs
 from accounts.keys import caller_of_token, key_hash
 from accounts.models import ApiKey, Role
 from c4a.errors import RequestRefused
-from c4a.record.dialects import Statement
+from c4a.record.dialects import Result, Statement
 from ledger.executor import DjangoExecutor, executor_default
 from ledger.models import Entry
 from tests.server.cast import ACTOR, Api, Company, member
@@ -52,7 +53,12 @@ def test_it_refuses_an_expired_key(acme: Company, agent: Api) -> None:
 def test_it_finds_a_key_with_one_indexed_read_and_no_orm(acme: Company, monkeypatch: pytest.MonkeyPatch) -> None:
     statements: list[Statement] = []
     read = DjangoExecutor.read
-    monkeypatch.setattr(DjangoExecutor, "read", lambda self, asked: (statements.extend(asked), read(self, asked))[1])
+
+    def counted(self: DjangoExecutor, asked: Sequence[Statement]) -> list[Result]:
+        statements.extend(asked)
+        return read(self, asked)
+
+    monkeypatch.setattr(DjangoExecutor, "read", counted)
     with CaptureQueriesContext(connection) as queries:
         caller = caller_of_token(acme.key, now=timezone.now())
     assert (caller.organization, caller.actor) == (acme.organization.id, f"agent:{acme.agent.id}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core.management import call_command
-from django.db import models
+from django.db import DatabaseError, connection, models, transaction
 from pytest_django import DjangoDbBlocker
 
 from ledger.executor import DjangoExecutor
@@ -66,7 +66,7 @@ def test_migrations_say_what_the_models_say(db: None) -> None:
 def test_the_orm_writes_nothing_of_the_record(agent: Api, acme: Company) -> None:
     agent.claim()
     for model in MODELS:
-        for deed in (
+        deeds: list[Callable[[], object]] = [
             lambda model=model: model.objects.create(),
             lambda model=model: model.objects.bulk_create([]),
             lambda model=model: model.objects.bulk_update([], []),
@@ -74,15 +74,14 @@ def test_the_orm_writes_nothing_of_the_record(agent: Api, acme: Company) -> None
             lambda model=model: model.objects.all().delete(),
             lambda model=model: model().save(),
             lambda model=model: model(id=1).delete(),
-        ):
+        ]
+        for deed in deeds:
             with pytest.raises(RecordIsReadOnly):
                 deed()
     assert Effect.objects.get().run == "r1"
 
 
 def test_the_database_refuses_a_changed_entry(agent: Api) -> None:
-    from django.db import DatabaseError, connection, transaction
-
     agent.claim()
     for text in ("UPDATE c4a_entry SET actor = 'x'", "DELETE FROM c4a_entry"):
         with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
