@@ -21,8 +21,8 @@ _KEEP_YES: Final = """
 INSERT INTO c4a_approval (
     organization, run, approval, key, tool, explicit_key, state, approved_by, approved_at, expires_at, mac, key_id, gate_seq
 )
-SELECT organization, run, :approval, key, tool, CAST(:explicit_key AS TEXT), 'unspent', :by, CAST(:at AS BIGINT), CAST(:expires_at AS BIGINT),
-    :mac, :key_id, seq
+SELECT organization, run, :approval, key, tool, CAST(:explicit_key AS TEXT), 'unspent', :by, CAST(:at AS BIGINT),
+    CAST(:expires_at AS BIGINT), :mac, :key_id, seq
 FROM c4a_gate
 WHERE organization = :organization AND run = :run AND key = :key AND last_payload_digest = :payload_digest
 ON CONFLICT (organization, run, approval) DO NOTHING"""

@@ -573,11 +573,12 @@ def _refuse_conflict(executor: Executor, seen: _Seen, call: Call, params: dict[s
     raise KeyConflict(
         f"the key {call.explicit_key!r} of {call.tool} already names another action: recorded {recorded}, given {call.arguments}. "
         "Nothing ran; use a new key for a different action",
-        run=call.run, key=call.key, tool=call.tool, explicit_key=call.explicit_key, recorded_arguments=recorded, given_arguments=call.arguments,
+        run=call.run, key=call.key, tool=call.tool, explicit_key=call.explicit_key,
+        recorded_arguments=recorded, given_arguments=call.arguments,
     )  # fmt: skip
 
 
-_FIRST_INTENT: Final = "SELECT payload FROM c4a_entry WHERE organization = :organization AND run = :run AND key = :key AND kind = 'effect.running' ORDER BY seq LIMIT 1"
+_FIRST_INTENT: Final = f"SELECT payload FROM c4a_entry WHERE {_THIS} AND kind = 'effect.running' ORDER BY seq LIMIT 1"
 
 
 def _frozen(executor: Executor, params: dict[str, Any]) -> C4AError | None:

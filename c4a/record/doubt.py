@@ -86,7 +86,8 @@ def ask(
         raise _stale(key, attempt, found)
     refuse_damage(executor, params, found.tool)
     raise EffectInDoubt(
-        f"{found.tool} may or may not have happened; somebody is asking outside, it is too early to ask, or it may still be running: try later",
+        f"{found.tool} may or may not have happened; somebody is asking outside, it is too early to ask, "
+        "or it may still be running: try later",
         run=run, key=key, tool=found.tool, attempt=attempt, reason=found.reason, error=found.error, since=found.last_at, body_ended=False,
     )  # fmt: skip
 
@@ -118,7 +119,10 @@ def answer(
     """
     if verdict == "done":
         kind, payload = "effect.done", {"by": "reconcile", "result": result}
-        assignments = f"state = 'done', settled_by = 'reconcile', reason = NULL, error = NULL, note = NULL, done_at = {MOVED_AT}, result_seq = seq + 1"
+        assignments = (
+            "state = 'done', settled_by = 'reconcile', reason = NULL, error = NULL, note = NULL, "
+            f"done_at = {MOVED_AT}, result_seq = seq + 1"
+        )
     elif verdict == "not_done":
         kind, payload = "effect.not_done", {"by": "reconcile"}
         assignments = "state = 'not_done', settled_by = 'reconcile', reason = NULL, error = NULL"
@@ -228,7 +232,8 @@ def _unresolved(key: str, attempt: int, found: Effect | None) -> Exception:
         )  # fmt: skip
     if found.state == "in_doubt" and found.attempt == attempt:
         return RequestRefused(
-            f"{found.tool} merely {found.reason}: it may still be running. Make sure that it is not, then judge it not done with the extra confirmation",
+            f"{found.tool} merely {found.reason}: it may still be running. "
+            "Make sure that it is not, then judge it not done with the extra confirmation",
             key=key,
             needs="confirm_lapsed",
         )

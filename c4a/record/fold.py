@@ -75,8 +75,9 @@ def fold_approvals(chain: Sequence[Link], spent: dict[str, str]) -> list[dict[st
         said = link.said()
         if link.kind == "gate.approved" and link.approval:
             rows[link.approval] = {
-                "organization": link.organization, "run": link.run, "approval": link.approval, "key": link.key, "tool": said.get("tool", ""),
-                "explicit_key": said.get("explicit_key"), "state": "unspent", "approved_by": said.get("by", ""), "approved_at": said.get("at", 0),
+                "organization": link.organization, "run": link.run, "approval": link.approval, "key": link.key,
+                "tool": said.get("tool", ""), "explicit_key": said.get("explicit_key"), "state": "unspent",
+                "approved_by": said.get("by", ""), "approved_at": said.get("at", 0),
                 "expires_at": said.get("expires_at"), "mac": said.get("mac", ""), "key_id": said.get("key_id", ""), "gate_seq": link.seq,
                 "spent_by": spent.get(link.approval),
             }  # fmt: skip
@@ -97,7 +98,8 @@ def _fold_effect(chain: Sequence[Link]) -> dict[str, Any]:
     first = chain[0]
     intent = first.said()
     head: dict[str, Any] = {
-        "tool": intent.get("tool", ""), "epoch": 0, "call_digest": intent.get("call_digest", ""), "args_digest": intent.get("args_digest", ""),
+        "tool": intent.get("tool", ""), "epoch": 0,
+        "call_digest": intent.get("call_digest", ""), "args_digest": intent.get("args_digest", ""),
         "explicit_key": intent.get("explicit_key"), "parent": intent.get("parent"), "approval": None, "reason": None, "error": None,
         "note": None, "settled_by": None, "first_at": first.recorded_at, "done_at": None, "happened_twice": 0, "result_seq": None,
         "token_hash": "",

@@ -57,7 +57,7 @@ def _write(executor: Executor, organization: str, run: str | None, agent: str | 
         params = entry_params(f"subject.{what}", payload_text({"note": note}), by) | _subject(organization, agent) | {"note": note}
         executor.trip([Statement(_OPEN_SUBJECT, params), *_move("c4a_subject", assignments, params, where)])
         return
-    assert run is not None
+    assert run is not None  # noqa: S101  (one of the two is given, checked above; for the type checker)
     params = entry_params(f"run.{what}", payload_text({"note": note}), by) | {
         "organization": organization, "run": run, "key": "run", "note": note, **run_lock(organization, run),
     }  # fmt: skip
