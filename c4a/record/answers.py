@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from c4a.errors import RequestRefused
 from c4a.keys import identifier
-from c4a.record.claim import APPROVAL_DOMAIN, approval_fields
 from c4a.record.dialects import LOCK_ACTION, Executor, Statement, action_lock
 from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params, moved, payload_text, plain_text
 from c4a.record.keyring import Keyring
+from c4a.record.yes import APPROVAL_DOMAIN, approval_fields
 
 _OPEN_GATE: Final = """
 INSERT INTO c4a_gate (organization, run, key, tool, seq, last_at, prev_digest, last_digest, last_payload_digest)

@@ -100,21 +100,21 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     # Claims and approvals.
     Mutation(
         "an approval's signature is checked",
-        "c4a/record/claim.py",
+        "c4a/record/yes.py",
         "tool == call.tool and keyring.verifies(mac, key_id, APPROVAL_DOMAIN, fields)",
         "tool == call.tool",
         (f"{_APPEND_ONLY}::test_a_yes_changed_by_hand_buys_nothing",),
     ),
     Mutation(
         "an approval's signature binds its expiry",
-        "c4a/record/claim.py",
+        "c4a/record/yes.py",
         '"-" if expires_at is None else str(expires_at)]',
         '"-"]',
         (f"{_APPEND_ONLY}::test_a_yes_changed_by_hand_buys_nothing",),
     ),
     Mutation(
         "an explicit key keeps its meaning",
-        "c4a/record/claim.py",
+        "c4a/record/head.py",
         "if seen.state is None or seen.args_digest == call.args_digest:",
         "if True:",
         (f"{_EFFECTS}::test_an_explicit_key_names_one_action",),
