@@ -144,7 +144,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "only what is in doubt is judged",
         "c4a/record/doubt.py",
-        "where = f\"state = 'in_doubt' AND attempt = :attempt AND {_ENTRIES_AGREE}\"",
+        "where = f\"state = 'in_doubt' AND attempt = :attempt AND {ENTRIES_AGREE}\"",
         'where = "attempt = :attempt"',
         (f"{_RECORD}/test_doubt.py::test_a_verdict_on_what_is_settled_is_stale",),
     ),
