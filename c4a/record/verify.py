@@ -10,12 +10,20 @@ from c4a.record.fold import LEASE_COLUMNS, Link, chain_problems, fold, fold_appr
 from c4a.record.types import DEFAULT_LEASE_SECONDS, Finding
 
 PAGE_ROWS: Final = 2_000
+LOOKS_AGAIN: Final = 2
 
-_LINKS: Final = """
+_LINK: Final = """
 SELECT organization, run, key, seq, kind, attempt, approval, payload, salt, payload_digest, actor, recorded_at, prev, digest
 FROM c4a_entry
-WHERE organization = :organization AND (run > :run OR (run = :run AND (key > :key OR (key = :key AND seq > :seq))))
+WHERE organization = :organization AND """
+
+_ONE_CHAIN: Final = _LINK + "run = :run AND key = :key ORDER BY seq"
+
+_LINKS: Final = (
+    _LINK
+    + """(run > :run OR (run = :run AND (key > :key OR (key = :key AND seq > :seq))))
 ORDER BY run, key, seq LIMIT :limit"""
+)
 
 _SPENT: Final = """
 SELECT approval, key FROM c4a_entry
@@ -39,20 +47,20 @@ _APPROVAL_COLUMNS: Final = (
 def verify(executor: Executor, organization: str) -> list[Finding]:
     """Check every chain and every head of an organization; an empty list means all is as written.
 
-    Reads the record once from end to end in pages; memory stays flat but for the list of chains seen.
+    Reads the record once from end to end in pages; memory stays flat. A record in use may
+    move between the two looks at a chain and its head, so what is found is looked at again before it is said.
     """
     findings: list[Finding] = []
-    known: dict[str, set[tuple[str, str]]] = {table: set() for table in _HEAD_TABLES}
     for chain in _chains(executor, organization):
-        last = chain[-1]
-        findings += [Finding(last.run, last.key, seq, problem) for seq, problem in chain_problems(chain)]
-        table, expected = fold(chain)
-        known[table].add((last.run, last.key))
-        findings += _head_findings(executor, organization, table, expected)
-        if table == "c4a_gate":
-            findings += _approval_findings(executor, organization, chain)
+        run, key = chain[-1].run, chain[-1].key
+        found = _findings(executor, organization, chain)
+        for _ in range(LOOKS_AGAIN):
+            if not found:
+                break
+            found = _findings(executor, organization, _chain(executor, organization, run, key))
+        findings += found
     for table in _HEAD_TABLES:
-        findings += _orphans(executor, organization, table, known[table])
+        findings += _orphans(executor, organization, table)
     return findings
 
 
@@ -106,6 +114,22 @@ def _insert(table: str, columns: dict[str, Any]) -> Statement:
         values.append("{now} + :lease")
         params["lease"] = int(DEFAULT_LEASE_SECONDS * 1_000_000)
     return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(values)})", params)
+
+
+def _findings(executor: Executor, organization: str, chain: list[Link]) -> list[Finding]:
+    """What is wrong with one chain and its head."""
+    last = chain[-1]
+    found = [Finding(last.run, last.key, seq, problem) for seq, problem in chain_problems(chain)]
+    table, expected = fold(chain)
+    found += _head_findings(executor, organization, table, expected)
+    if table == "c4a_gate":
+        found += _approval_findings(executor, organization, chain)
+    return found
+
+
+def _chain(executor: Executor, organization: str, run: str, key: str) -> list[Link]:
+    rows = executor.read([Statement(_ONE_CHAIN, {"organization": organization, "run": run, "key": key})])[0].rows
+    return [Link(*row) for row in rows]
 
 
 def _chains(executor: Executor, organization: str) -> Iterator[list[Link]]:
@@ -168,7 +192,10 @@ def _spent(executor: Executor, organization: str, run: str) -> dict[str, str]:
     return {str(approval): str(key) for approval, key in rows}
 
 
-def _orphans(executor: Executor, organization: str, table: str, known: set[tuple[str, str]]) -> Iterable[Finding]:
-    text = f"SELECT run, key, seq FROM {table} WHERE organization = :organization AND seq > 0"
+def _orphans(executor: Executor, organization: str, table: str) -> Iterable[Finding]:
+    text = f"""
+        SELECT run, key, seq FROM {table} AS h WHERE organization = :organization AND seq > 0 AND NOT EXISTS (
+            SELECT 1 FROM c4a_entry AS e WHERE e.organization = h.organization AND e.run = h.run AND e.key = h.key
+        )"""
     rows = executor.read([Statement(text, {"organization": organization})])[0].rows
-    return [Finding(run, key, seq, f"{table} has a head without entries") for run, key, seq in rows if (run, key) not in known]
+    return [Finding(run, key, seq, f"{table} has a head without entries") for run, key, seq in rows]

@@ -108,10 +108,7 @@ class Kept:
         """Move the record's clock (backwards too), whatever the caller's own says."""
         self.offset += micros(seconds)
         if self.kind == "database":
-            self.sql(
-                "CREATE OR REPLACE FUNCTION c4a_now() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS "
-                f"$$ SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + {self.offset} $$"
-            )
+            self.sql(clock_sql(self.offset))
 
     def sql(self, text: str, **params: Any) -> list[tuple[Any, ...]]:
         """Run one statement as somebody with a database client would; `:name` parameters."""
@@ -178,6 +175,14 @@ class Counting:
         """Count, then pass on."""
         self.trips += 1
         return self.inner.clock()
+
+
+def clock_sql(offset: int) -> str:
+    """Makes the database's clock differ from its machine's by so many µs."""
+    return (
+        "CREATE OR REPLACE FUNCTION c4a_now() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS "
+        f"$$ SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + {offset} $$"
+    )
 
 
 def record_open(address: str, *, secret: bytes = SECRET, old_secrets: Sequence[bytes] = ()) -> FileRecord | DatabaseRecord:

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from c4a.errors import ApprovalDenied, ApprovalExpired, ApprovalRequired, C4AError, EffectRunning, InvalidArguments, KeyConflict, RequestRefused
+from c4a.errors import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalRequired,
+    C4AError,
+    EffectRunning,
+    InvalidArguments,
+    KeyConflict,
+    RequestRefused,
+)
 from c4a.record.types import Call, Grant, Recorded
 from tests.record.cast import AGENT, PERSON, SECRET, Counting, Kept, approve, begun, call, claimant, deny, in_doubt, micros
 
@@ -281,10 +290,15 @@ def test_c_b10_an_approved_action_costs_the_same_after_400_spent_yeses(kept_file
             executor.connection.set_progress_handler(None, 1)
         return count
 
+    def act(number: int) -> None:
+        one = gated(key=f"early-{number}")
+        approve(kept_file.record, one)
+        begun(kept_file, one)
+
     steps()
     early = steps()
-    for _ in range(400):
-        steps()
+    for number in range(400):
+        act(number)
 
     assert steps() <= early * 1.05
 

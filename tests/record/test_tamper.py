@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from c4a.errors import ApprovalRequired, C4AError, EffectInDoubt, RecordDamaged
+from c4a.errors import ApprovalRequired, C4AError, RecordDamaged
 from c4a.record.types import Call, Grant
 from tests.record.cast import PERSON, Kept, approve, begun, call, claimant, deny, in_doubt
 
@@ -171,7 +171,8 @@ def test_c_b1_a_signature_under_a_fresh_id_buys_nothing(kept: Kept) -> None:
     # The spent one's signature under a new id, with an entry of its own in the gate's chain.
     columns = "organization, run, key, seq, kind, attempt, approval, payload, salt, payload_digest, actor, recorded_at, prev, digest"
     kept.sql(
-        f"INSERT INTO c4a_entry ({columns}) SELECT organization, run, key, 2, kind, attempt, 'yes_new', payload, salt, payload_digest, actor, "
+        f"INSERT INTO c4a_entry ({columns}) SELECT organization, run, key, 2, kind, attempt, 'yes_new', payload, salt, payload_digest, "
+        "actor, "
         "recorded_at, digest, 'x' FROM c4a_entry WHERE kind = 'gate.approved'"
     )
     copied(kept, approval="yes_new", gate_seq=2, state="unspent")
