@@ -56,16 +56,21 @@ def chain_problems(chain: Sequence[Link]) -> list[tuple[int, str]]:
     return found
 
 
+def table_of(chain: Sequence[Link]) -> str:
+    """The head table that a chain belongs to."""
+    return {"effect": "c4a_effect", "gate": "c4a_gate", "run": "c4a_run"}.get(chain[0].kind.partition(".")[0], "c4a_subject")
+
+
 def fold(chain: Sequence[Link]) -> tuple[str, dict[str, Any]]:
     """The table and the columns of the head that a chain folds to."""
-    first = chain[0].kind
-    if first.startswith("effect."):
-        return "c4a_effect", _fold_effect(chain)
-    if first.startswith("gate."):
-        return "c4a_gate", _fold_gate(chain)
-    if first.startswith("run."):
-        return "c4a_run", _fold_frozen(chain) | {"started_by": chain[0].actor, "started_at": chain[0].recorded_at}
-    return "c4a_subject", _fold_frozen(chain)
+    table = table_of(chain)
+    if table == "c4a_effect":
+        return table, _fold_effect(chain)
+    if table == "c4a_gate":
+        return table, _fold_gate(chain)
+    if table == "c4a_run":
+        return table, _fold_frozen(chain) | {"started_by": chain[0].actor, "started_at": chain[0].recorded_at}
+    return table, _fold_frozen(chain)
 
 
 def fold_approvals(chain: Sequence[Link], spent: dict[str, str]) -> list[dict[str, Any]]:

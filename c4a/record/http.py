@@ -246,10 +246,10 @@ class ServerRecord:
         return found
 
     def verify(self) -> list[Finding]:
-        raise LedgerError("a server's record is verified where it is kept: run `manage.py` there")
+        raise LedgerError("a server's record is verified where it is kept: run `manage.py record_verify` there")
 
     def rebuild(self) -> int:
-        raise LedgerError("a server's heads are folded anew where they are kept: run `manage.py` there")
+        raise LedgerError("a server's heads are folded anew where they are kept: run `manage.py record_rebuild` there")
 
     def close(self) -> None:
         with self._lock:
