@@ -13,6 +13,7 @@ import pytest
 from tests import services
 
 TEMPLATE: Final = "c4a_test_template"
+OWN_SERVERS: Final = {"server", "embedded_server", "production_server"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,6 +29,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         folder = Path(os.environ[services.FOLDER_VARIABLE])
         if not any(folder.glob("*.url")):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the second run, the server's tests on PostgreSQL, leave out those that start servers of their own, in both shapes."""
+    if "C4A_DATABASE_URL" not in os.environ:
+        return
+    own = [item for item in items if OWN_SERVERS & set(getattr(item, "fixturenames", ()))]
+    config.hook.pytest_deselected(items=own)
+    items[:] = [item for item in items if item not in own]
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,10 @@ KEPT = ("C4A_TEST_", "C4A_DATABASE_URL", "C4A_REDIS_URL")
 for name in [name for name in os.environ if name.startswith("C4A_") and not name.startswith(KEPT)]:
     del os.environ[name]
 os.environ["C4A_VAR_DIR"] = str(Path(__file__).resolve().parent.parent / "var" / "test")
+if "C4A_REDIS_URL" in os.environ:
+    # A Redis database for each xdist worker: one worker's cleared cache must not be another's.
+    server, _, first = os.environ["C4A_REDIS_URL"].rpartition("/")
+    os.environ["C4A_REDIS_URL"] = f"{server}/{int(first or 0) + int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw'))}"
 # On PostgreSQL the settings would take themselves for production, where no secret has a default.
 os.environ["C4A_PRODUCTION"] = "false"
 
