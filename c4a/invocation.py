@@ -401,13 +401,20 @@ class Invocation:
     def _settle(self, outcome: Outcome) -> None:
         """Write the outcome; if the record can't take it now, the outbox keeps it and tries again."""
         try:
-            outcome.write(self.connection.record)
+            went = outcome.write(self.connection.record)
         except ClaimLost:
             raise
         except Exception as error:  # noqa: BLE001 - whatever went wrong while writing, what happened outside must not be forgotten
             where = "a file of the outbox" if self.connection.outbox.put(outcome) else "this process's memory only"
             warnings.warn(
                 f"{self.tool.name}: its outcome could not be recorded now ({error}); it is kept in {where} and will be tried again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return
+        if went == "happened_twice":
+            warnings.warn(
+                f"{self.tool.name} happened twice: this late result came after a newer attempt had begun. See action {outcome.key}",
                 RuntimeWarning,
                 stacklevel=2,
             )

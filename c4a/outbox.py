@@ -40,19 +40,18 @@ class Outcome:
     nothing_happened: bool = False
     reason: str = "raised"
 
-    def write(self, record: Record) -> None:
-        """Write it into the record.
+    def write(self, record: Record) -> str | None:
+        """Write it into the record; returns how it went, where the record says so (`done`, `late`, `happened_twice`, …).
 
         Raises:
             ClaimLost: the token never held this effect.
             LedgerError: the record can't be used now.
         """
         if self.verb == "complete":
-            record.complete(self.run, self.key, self.token, result=self.result, note=self.note)
-        elif self.verb == "fail":
-            record.fail(self.run, self.key, self.token, error=self.error, nothing_happened=self.nothing_happened, reason=self.reason)
-        else:
-            record.release(self.run, self.key, self.token)
+            return record.complete(self.run, self.key, self.token, result=self.result, note=self.note)
+        if self.verb == "fail":
+            return record.fail(self.run, self.key, self.token, error=self.error, nothing_happened=self.nothing_happened, reason=self.reason)
+        return record.release(self.run, self.key, self.token)
 
 
 class Outbox:

@@ -66,7 +66,7 @@ def test_it_binds_as_python_calls(function: Any, args: tuple[Any, ...], kwargs: 
 def test_what_python_would_refuse_is_refused(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         function(*args, **kwargs)
-    with pytest.raises(c4a.InvalidArguments, match=r"^t: .*argument"):
+    with pytest.raises(c4a.InvalidArguments, match=r"^t: "):
         values_of(function, *args, **kwargs)
 
 

@@ -137,6 +137,37 @@ def test_a_f5_a_late_failure_does_not_release_another_callers_claim(library: Lib
     assert library.only_effect().state == "done"
 
 
+def test_a_late_result_after_a_newer_attempt_is_recorded_as_happened_twice_and_said_aloud(library: Library) -> None:
+    ran: list[int] = []
+    stuck = threading.Event()
+
+    @c4a.effect(name="act")
+    def act() -> str:
+        ran.append(1)
+        if len(ran) == 1:
+            stuck.wait(10)
+            return "first"
+        return "second"
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lambda: _in_run(act))
+        _until(lambda: bool(ran))
+        effect = library.only_effect()
+        library.record.declare_dead("r", effect.key, attempt=1, holder=effect.holder, actor="test")
+        library.resolve(library.only_effect(), "not_done", confirm_lapsed=True)
+        assert _in_run(act) == "second"
+
+        def late() -> Any:
+            stuck.set()
+            return first.result(10)
+
+        with pytest.warns(RuntimeWarning, match="happened twice"):
+            found = late()
+    assert found == "first"
+    assert library.only_effect().happened_twice
+    assert _in_run(act) == "second"
+
+
 def test_case_54_a_start_up_does_not_adopt_a_live_call(library: Library) -> None:
     process = library.start(CRASH, "15", "linger")
     assert process.stdout is not None
@@ -323,7 +354,7 @@ def test_reconcile_sees_the_outside_key_that_was_sent_last(library: Library) -> 
         sent.append(c4a.idempotency_key())
         raise TimeoutError
 
-    @c4a.effect(name=act.__c4a_tool__.name, reconcile=lambda: c4a.idempotency_key())  # type: ignore[attr-defined]
+    @c4a.effect(name=act.__c4a_tool__.name, reconcile=c4a.idempotency_key)  # type: ignore[attr-defined]
     def checked() -> str:
         raise AssertionError
 
