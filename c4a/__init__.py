@@ -18,9 +18,11 @@ Names are loaded when they are used, so that `import c4a` costs next to nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers read it as true; importing `typing` for it would be most of what `import c4a` costs
 if TYPE_CHECKING:
+    from typing import Any
+
     from c4a.approvals import approve as approve
     from c4a.approvals import deny as deny
     from c4a.connect import current_record as current_record
