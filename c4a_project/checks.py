@@ -11,6 +11,7 @@
 | c4a.E007 | a record newer than this code |
 | c4a.E008 | one secret used for two purposes |
 | c4a.W001 | production without HTTPS |
+| c4a.W002 | a database role that may change or delete entries |
 """
 
 from __future__ import annotations
@@ -113,6 +114,29 @@ def check_record_version(
         except LedgerError as newer:
             found.append(Error(str(newer), id="c4a.E007"))
     return found
+
+
+@register(TAG, Tags.database)
+def check_role(app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """c4a.W002: what the triggers refuse, a role should not even be able to try."""
+    found: list[CheckMessage] = []
+    for alias in databases or ():
+        connection = connections[alias]
+        if connection.vendor != "postgresql" or not settings.PRODUCTION:
+            continue
+        with connection.cursor() as cursor:
+            cursor.execute(_EXCESS)
+            rights = [str(row[0]) for row in cursor.fetchall()]
+        if rights:
+            problem = f"Database {alias!r}: the server's role may {', '.join(rights)} entries, expected SELECT and INSERT only."
+            hint = "Migrate as the owner; sign in as a role made by docs/deploy/postgresql-roles.sql."
+            found.append(CheckWarning(problem, hint=hint, id="c4a.W002"))
+    return found
+
+
+_EXCESS: Final = """
+SELECT named.privilege FROM (VALUES ('UPDATE'), ('DELETE'), ('TRUNCATE')) AS named (privilege)
+WHERE to_regclass('c4a_entry') IS NOT NULL AND has_table_privilege(to_regclass('c4a_entry'), named.privilege)"""
 
 
 def refuse_unsafe_start() -> None:

@@ -210,3 +210,10 @@ def test_only_one_settings_file_reads_the_environment() -> None:
         if "os.environ" in path.read_text()
     ]
     assert readers == []
+
+
+def test_a_role_that_may_change_entries_is_warned_of(tmp_path: Path, record_postgres_url: str) -> None:
+    environment = {**SECRETS, "C4A_DATABASE_URL": record_postgres_url, "C4A_ALLOWED_HOSTS": "c4a.example"}
+    checked = manage(tmp_path, "check", "--fail-level", "WARNING", "--database", "default", **environment)
+    assert "c4a.W002" in checked.stderr
+    assert "UPDATE, DELETE, TRUNCATE" in checked.stderr
