@@ -11,8 +11,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "c4a_project.settings")
 from django.core.asgi import get_asgi_application
 
 from c4a_project.body_limit import BodyLimit
+from gateway.asgi import ApiApplication
 
-application = BodyLimit(get_asgi_application())  # type: ignore[arg-type]  # Django's own types of ASGI are narrower
+application = BodyLimit(ApiApplication(get_asgi_application()))  # type: ignore[arg-type]  # Django's own types of ASGI are narrower
 
 from c4a_project.checks import refuse_unsafe_start  # noqa: E402  (the settings must be read first)
 

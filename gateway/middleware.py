@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
@@ -14,12 +14,11 @@ from django.urls import Resolver404, resolve
 
 from c4a.errors import EffectUnknown, RequestRefused
 from gateway.problems import problem_response, unexpected_response
+from gateway.threads import in_api_thread
 
 PREFIX = "/api/"
 # Asked by load balancers and supervisors, by address and in the clear.
 PROBES = frozenset({"/healthz", "/readyz"})
-
-type GetResponse = Callable[[HttpRequest], HttpResponseBase] | Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
 
 class NoSuchAddress(EffectUnknown):
@@ -36,33 +35,28 @@ class HttpsRequired(RequestRefused):
 
 
 class ApiMiddleware:
-    """Answers `/api/…` and the probes itself; hands every other request on."""
+    """Answers `/api/…` and the probes itself; hands every other request on.
 
-    sync_capable = True
-    async_capable = True
+    Under ASGI `gateway.asgi` answers them before Django's middleware is met.
+    """
 
-    def __init__(self, get_response: GetResponse) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
-        self.is_async = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer one request."""
-        mine = request.path_info.startswith(PREFIX) or request.path_info in PROBES
-        if not mine:
-            return self.get_response(request)
-        if self.is_async:
-            return _answer_later(request)
-        return _answer(request)
+        return _answer(request) if is_mine(request.path_info) else self.get_response(request)
+
+
+def is_mine(path: str) -> bool:
+    """True for the API's addresses."""
+    return path.startswith(PREFIX) or path in PROBES
 
 
 def _answer(request: HttpRequest) -> HttpResponseBase:
     try:
         view, args, kwargs = _view(request)
         if iscoroutinefunction(view):
-            from asgiref.sync import async_to_sync
-
             response = async_to_sync(view)(request, *args, **kwargs)
         else:
             response = view(request, *args, **kwargs)
@@ -71,13 +65,14 @@ def _answer(request: HttpRequest) -> HttpResponseBase:
     return _finished(response)
 
 
-async def _answer_later(request: HttpRequest) -> HttpResponseBase:
+async def answer_later(request: HttpRequest) -> HttpResponseBase:
+    """The answer under ASGI: a view that cannot wait runs in one of the API's threads."""
     try:
         view, args, kwargs = _view(request)
         if iscoroutinefunction(view):
             response = await view(request, *args, **kwargs)
         else:
-            response = await sync_to_async(view, thread_sensitive=True)(request, *args, **kwargs)
+            response = await in_api_thread(view)(request, *args, **kwargs)
     except Exception as error:  # noqa: BLE001  (as above)
         response = unexpected_response(error)
     return _finished(response)

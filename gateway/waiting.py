@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connection
@@ -26,6 +25,7 @@ from gateway.api import Answer, ApiView, Incoming, Operation, answer_response, i
 from gateway.effects import KEY_PATH, STATES
 from gateway.fields import Fields, identifier, seconds
 from gateway.problems import problem_response, unexpected_response
+from gateway.threads import in_api_thread
 from ledger.executor import executor_default
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class WaitEffect(ApiView):
         """As any address; key and state are read in threads that keep no connection."""
         try:
             operation, handler = self.operation_of(request)
-            given = await _in_thread(incoming_read)(request, operation)
+            given = await in_api_thread(incoming_read)(request, operation)
             if isinstance(request, WSGIRequest):
                 given.query["seconds"] = min(given.query["seconds"], WSGI_SECONDS)
             return answer_response(await handler(given, **kwargs))
@@ -90,7 +90,7 @@ class WaitEffect(ApiView):
         pause = FIRST_PAUSE_SECONDS
         async with notices(key) as woken:
             while True:
-                state, attempt = await _in_thread(effect_look)(where)
+                state, attempt = await in_api_thread(effect_look)(where)
                 remaining = deadline - time.monotonic()
                 if state != "running" or remaining <= 0:
                     return Answer({"key": key, "state": state, "attempt": attempt, "settled": state != "running"})
@@ -184,16 +184,3 @@ async def _wait(woken: asyncio.Event, seconds: float) -> None:
 
 def _has_notices() -> bool:
     return connection.vendor == "postgresql"
-
-
-def _in_thread(function: Any) -> Any:
-    """Run in a pool of threads, and give the connection back before the wait goes on."""
-
-    def run(*args: Any) -> Any:
-        try:
-            return function(*args)
-        finally:
-            if not connection.in_atomic_block:
-                connection.close()
-
-    return sync_to_async(run, thread_sensitive=False)

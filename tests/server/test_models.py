@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,15 @@ def test_migrations_say_what_the_models_say(db: None) -> None:
 def test_the_orm_writes_nothing_of_the_record(agent: Api, acme: Company) -> None:
     agent.claim()
     for model in MODELS:
+        rows = model.objects
         deeds: list[Callable[[], object]] = [
-            lambda model=model: model.objects.create(),
-            lambda model=model: model.objects.bulk_create([]),
-            lambda model=model: model.objects.bulk_update([], []),
-            lambda model=model: model.objects.update(run="x"),
-            lambda model=model: model.objects.all().delete(),
-            lambda model=model: model().save(),
-            lambda model=model: model(id=1).delete(),
+            rows.create,
+            partial(rows.bulk_create, []),
+            partial(rows.bulk_update, [], []),
+            partial(rows.update, run="x"),
+            rows.all().delete,
+            model().save,
+            model(id=1).delete,
         ]
         for deed in deeds:
             with pytest.raises(RecordIsReadOnly):
