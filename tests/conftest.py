@@ -13,7 +13,7 @@ import pytest
 from tests import services
 
 TEMPLATE: Final = "c4a_test_template"
-OWN_SERVERS: Final = {"server", "embedded_server", "production_server"}
+OWN_SERVERS: Final = {"server", "own_server", "embedded_server", "production_server"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

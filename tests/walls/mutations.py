@@ -151,8 +151,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a proof of death is about this very process",
         "c4a/record/doubt.py",
-        'where = "attempt = :attempt AND holder = :holder AND ',
-        'where = "attempt = :attempt AND ',
+        'where = f"attempt = :attempt AND holder = :holder AND ',
+        'where = f"attempt = :attempt AND ',
         (f"{_RECORD}/test_doubt.py::test_a_proof_about_another_process_or_attempt_changes_nothing",),
     ),
     Mutation(
