@@ -95,7 +95,7 @@ def _programs(listener: socket.socket) -> list[Program]:
 
 
 def _announce(address: str, key_file: str, link: str) -> None:
-    print(f"\nC4A runs at {address}; agents find it at {address}/api/v1 with the key in {key_file}.")
+    print(f'\nC4A runs at {address}. An agent uses it by c4a.init("{address}", key=…) with the key in {key_file}.')
     print("Ctrl-C stops it. Sign in once, within ten minutes, with:\n")
     print(f"    {link}\n", flush=True)
 
