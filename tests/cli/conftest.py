@@ -83,7 +83,8 @@ def doubt_make(address: str, run: str = "order-42", **options: Any) -> None:
 
 def process_start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     """The command line in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    # Buffered, as for a person: what is left in the buffer at exit is what goes wrong when a reader went away.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **options.pop("env", {})}
     return subprocess.Popen(
         [*MODULE, *(str(argument) for argument in arguments)],
         env=environment, text=True, stdin=subprocess.DEVNULL,

@@ -38,6 +38,7 @@ _RECORD: Final = "tests/record"
 _DOUBT: Final = "tests/library/test_effect_doubt.py"
 _KEYS: Final = "tests/server/test_api_keys.py"
 _EFFECTS: Final = "tests/server/test_api_effects.py"
+_CLI: Final = "tests/cli"
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     # What the schema promises.
@@ -240,5 +241,48 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "os.killpg(life.process.pid, signal.SIGKILL)",
         "os.kill(life.process.pid, signal.SIGKILL)",
         ("tests/running/test_supervisor.py::test_a_child_that_ignores_the_request_and_its_own_child_are_ended",),
+    ),
+    # The command line.
+    Mutation(
+        "the command line makes no record",
+        "c4a/cli/records.py",
+        "        file_check(Path(address))\n",
+        "",
+        (f"{_CLI}/test_bad_records.py::test_a_missing_record_is_not_made",),
+    ),
+    Mutation(
+        "the command line refuses a server's own database",
+        "c4a/cli/records.py",
+        "connection.execute(\"SELECT 1 FROM c4a_meta WHERE name = 'server'\").fetchone()",
+        "None",
+        (f"{_CLI}/test_bad_records.py::test_a_servers_own_database_is_refused",),
+    ),
+    Mutation(
+        "the command line refuses a key prefix that several actions share",
+        "c4a/cli/records.py",
+        "if len(keys) > 1:",
+        "if len(keys) < 0:",
+        (f"{_CLI}/test_doubts.py::test_resolve_refuses_a_prefix_that_several_keys_share",),
+    ),
+    Mutation(
+        "the command line's verdict is about the attempt it names",
+        "c4a/cli/doubts.py",
+        "attempt=effect.attempt if options.attempt is None else options.attempt,",
+        "attempt=effect.attempt,",
+        (f"{_CLI}/test_doubts.py::test_resolve_refuses_a_verdict_on_an_older_attempt",),
+    ),
+    Mutation(
+        "the command line escapes what could play with a terminal",
+        "c4a/cli/output.py",
+        "character if character.isprintable() else _escaped(character)",
+        "character",
+        (f"{_CLI}/test_doubts.py::test_doubt_shows_the_evidence_and_lets_no_text_play_with_the_terminal",),
+    ),
+    Mutation(
+        "the command line ends quietly when its reader goes away",
+        "c4a/cli/__init__.py",
+        "if code not in (Exit.CLOSED, Exit.FAILED):",
+        "if code:",
+        (f"{_CLI}/test_ends.py::test_a_reader_that_goes_away_ends_it_quietly_with_141",),
     ),
 )
