@@ -60,8 +60,8 @@ class SqliteExecutor:
     def trip(self, statements: Sequence[Statement]) -> list[Result]:
         """All statements in one BEGIN IMMEDIATE transaction."""
         execute = self.connection.execute
-        self.take_turn()
         try:
+            self.take_turn()
             execute("BEGIN IMMEDIATE")
             results = self._run(statements)
             execute("COMMIT")
@@ -147,7 +147,7 @@ class FileRecord(VerbRecord):
         self._keyring = Keyring(secret, old_secrets)
         if not allow_network_drive:
             refuse_network_drive(self.path)
-        _make_private(self.path)
+        _make_file(self.path)
         self._pool: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=POOL_SIZE, close_before_fork=True)
         self._watch: Pool[SqliteExecutor] = Pool(self._connect, SqliteExecutor.close, size=1, close_before_fork=True)
         try:
@@ -159,6 +159,7 @@ class FileRecord(VerbRecord):
     def _open(self, secret: bytes) -> None:
         with self.executor() as executor:
             _prepare(executor, self.path)
+        _make_private(self.path)
         self.organization = str(self.meta("organization", schema.new_organization_id()))
         known = str(self.meta("secret_id", key_id(secret)))
         if not self._keyring.knows(known):
@@ -255,16 +256,24 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
-def _make_private(path: Path) -> None:
+def _make_file(path: Path) -> None:
     try:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, mode=0o700)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.close(descriptor)
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            path.chmod(0o600)
     except OSError as error:
         raise LedgerError(f"the record {path} can't be opened ({error.strerror}): give a file in a folder you may write") from error
+
+
+def _make_private(path: Path) -> None:
+    """Close a record to others. Only once it is known to be ours: another program's file keeps its permissions."""
+    try:
+        for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            if name.exists() and stat.S_IMODE(name.stat().st_mode) & 0o077:
+                name.chmod(0o600)
+    except OSError as error:
+        raise LedgerError(f"{path} can be read by others and can't be closed to them ({error.strerror}): chmod 600 it") from error
 
 
 def _prepare(executor: SqliteExecutor, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ def test_no_action_begins_twice_without_somebody_saying_that_it_may(kept: Kept, 
         walk.step()
     for found in kept.record.effects(limit=1000):
         kinds = [entry for entry in kept.record.entries(run=found.run, key=found.key) if entry.kind != "effect.happened_twice"]
-        for before, entry in zip(kinds, kinds[1:], strict=False):
+        for before, entry in itertools.pairwise(kinds):
             if entry.kind == "effect.running":
                 resend = bool((entry.payload or {}).get("resend"))
                 assert before.kind == ("effect.in_doubt" if resend else "effect.not_done")
