@@ -23,6 +23,7 @@ from c4a import keys
 from c4a.canonical import parse_json
 from c4a.errors import BodyTooLarge, C4AError, DecideNotAllowed, InvalidArguments, NotAuthenticated, RequestRefused, ScopeRefused
 from c4a.record.types import Effect
+from gateway.errors import MediaTypeRefused, MethodRefused
 from gateway.fields import Fields
 from gateway.problems import MEDIA_TYPE, problem_response, unexpected_response
 
@@ -45,20 +46,6 @@ PROBLEM_SCHEMA: Final = {
     },
     "required": ["type", "title", "status", "detail", "code", "fields"],
 }
-
-
-class MethodRefused(RequestRefused):
-    """The address is right, the method is not. Field: `allowed`."""
-
-    code = "method-refused"
-    status = 405
-
-
-class MediaTypeRefused(RequestRefused):
-    """The body is not `application/json` in UTF-8."""
-
-    code = "media-type-refused"
-    status = 415
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ def call_from_body(body: Mapping[str, Any], organization: str) -> Call:
         gated=body["gated"],
         parent=body["parent"],
         exclude=exclude,
+        has_undo=body["has_undo"],
     )
 
 

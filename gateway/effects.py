@@ -60,6 +60,7 @@ CLAIM: Final = Fields(
         "explicit_key": explicit_key("Names the action itself, such as an order id; else its arguments do."),
         "exclude": names("Parameters that do not tell two actions apart."),
         "gated": boolean("True if the action needs a yes for exactly these arguments."),
+        "has_undo": boolean("True if the agent can reverse the action."),
         "parent": hexadecimal("Key of the effect inside which this one is called.", least=64, most=64),
         "holder": text("Liveness text of the claiming process.", most=1024, default=""),
         "lease_seconds": _LEASE,

@@ -12,26 +12,14 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 
-from c4a.errors import EffectUnknown, RequestRefused
+from c4a.errors import RequestRefused
+from gateway.errors import HttpsRequired, NoSuchAddress
 from gateway.problems import problem_response, unexpected_response
 from gateway.threads import in_api_thread
 
 PREFIX = "/api/"
 # Asked by load balancers and supervisors, by address and in the clear.
 PROBES = frozenset({"/healthz", "/readyz"})
-
-
-class NoSuchAddress(EffectUnknown):
-    """No such address in the API."""
-
-    code = "no-such-address"
-
-
-class HttpsRequired(RequestRefused):
-    """A key came over plain HTTP; it is not redirected, since it has been shown already."""
-
-    code = "https-required"
-    status = 403
 
 
 class ApiMiddleware:

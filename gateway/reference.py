@@ -14,6 +14,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 
+from c4a.errors import error_classes
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -32,7 +34,7 @@ class Shown:
 @require_safe
 def api_reference(request: HttpRequest) -> HttpResponse:
     """Every operation with its fields and its answer. Works without JavaScript."""
-    return render(request, "gateway/api_reference.html", {"operations": operations_shown()})
+    return render(request, "gateway/api_reference.html", {"operations": operations_shown(), "problems": problems_shown()})
 
 
 @login_not_required
@@ -54,6 +56,15 @@ def operations_shown() -> tuple[Shown, ...]:
     """The operations in the order of their addresses; made once a process."""
     paths = json.loads(openapi_text())["paths"]
     return tuple(_shown(path, method, operation) for path, methods in paths.items() for method, operation in methods.items())
+
+
+@cache
+def problems_shown() -> tuple[dict[str, Any], ...]:
+    """Every problem with its stable code, status and meaning."""
+    return tuple(
+        {"code": code, "status": cls.status, "about": (cls.__doc__ or "").strip().splitlines()[0]}
+        for code, cls in sorted(error_classes().items())
+    )
 
 
 def _shown(path: str, method: str, operation: dict[str, Any]) -> Shown:

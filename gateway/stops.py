@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from accounts.models import Agent
-from c4a.errors import C4AError
 from c4a.record import freeze
 from gateway.api import Answer, ApiView, Incoming, Operation
 from gateway.effects import ADMIN
+from gateway.errors import AgentUnknown
 from gateway.fields import Fields, text
 from ledger.executor import executor_default
 
@@ -17,13 +17,6 @@ _BODY: Final = Fields({"note": text("Why.", default="", most=2000)})
 _ANSWER: Final[Mapping[str, Any]] = {"type": "object", "properties": {"subject": {"type": "string"}, "frozen": {"type": "boolean"}}}
 _RUN: Final = {"run": "The run."}
 _AGENT: Final = {"agent": "The agent's id, `agt_…`."}
-
-
-class AgentUnknown(C4AError):
-    """No such agent in this organization."""
-
-    code = "agent-unknown"
-    status = 404
 
 
 class RunFreeze(ApiView):

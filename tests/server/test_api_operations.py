@@ -102,3 +102,5 @@ def test_the_reference_page_shows_every_operation(document: dict[str, object]) -
     for methods in json.loads(json.dumps(document["paths"])).values():
         for operation in methods.values():
             assert f'id="{operation["operationId"]}"' in text
+    for code in ("effect-running", "key-conflict", "body-too-large", "no-such-address"):
+        assert f"<code>{code}</code>" in text
