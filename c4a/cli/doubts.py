@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from c4a import canonical
+from c4a import canonical, keys
 from c4a.cli.exits import Exit
 from c4a.cli.output import json_option, json_text, shown, time_text
 from c4a.cli.records import LIST_LIMIT, add_record, effect_named, note_the_gone, opened
@@ -72,7 +72,7 @@ def resolve(options: argparse.Namespace) -> Exit:
             "done" if options.verdict == "done" else "not_done",
             attempt=effect.attempt if options.attempt is None else options.attempt,
             note=options.note,
-            actor=place.actor if options.by is None else options.by,
+            actor=place.actor if options.by is None else keys.identifier(options.by, "--by"),
             run=effect.run,
             result=result,
             confirm_lapsed=options.confirm_lapsed,

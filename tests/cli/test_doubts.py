@@ -180,6 +180,23 @@ def test_resolve_refuses_a_blank_note(c4a_run: Any, record: Path) -> None:
     assert "note must say something" in answer.err
 
 
+@pytest.mark.parametrize("name", ["", "a" * 257, "\udcff"])
+def test_resolve_refuses_a_name_that_is_none(c4a_run: Any, record: Path, name: str) -> None:
+    answer = c4a_run("resolve", record, doubted(c4a_run, record)["key"], "done", NOTE, "--by", name)
+
+    assert answer.code == 1
+    assert "--by" in answer.err
+
+
+def test_resolve_keeps_a_note_of_any_bytes(c4a_run: Any, record: Path) -> None:
+    key = doubted(c4a_run, record)["key"]
+
+    answer = c4a_run("resolve", record, key, "done", "log \udcff \x00 line")
+
+    assert answer.code == 0
+    assert effect_of(record, key).state == "done"
+
+
 def test_resolve_refuses_a_result_that_is_not_json(c4a_run: Any, record: Path) -> None:
     key = doubted(c4a_run, record)["key"]
 
