@@ -374,6 +374,7 @@ def _claim_body(call: Call, claimant: Claimant) -> dict[str, Any]:
         "explicit_key": call.explicit_key,
         "exclude": list(call.exclude) or None,
         "gated": call.gated,
+        "has_undo": call.has_undo or None,
         "parent": call.parent,
         # Sent along so that the server refuses a call that it does not read as this client does.
         "key": call.key,

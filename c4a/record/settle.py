@@ -81,7 +81,11 @@ def release(executor: Executor, organization: str, run: str, key: str, token: st
 
 
 def heartbeat(executor: Executor, organization: str, claims: Sequence[tuple[str, str, str]], lease_seconds: float) -> list[str]:
-    """Extend the lease of (run, key, token) claims; one trip for all. Returns the keys that are no longer held."""
+    """Extend the lease of (run, key, token) claims; one trip for all. Returns the keys that are no longer held.
+
+    A body that still runs though its caller gave up, or its process stalled past the lease, stays in doubt, but is known
+    to be running: nobody may ask outside or send again beside it.
+    """
     lease = int(lease_seconds * 1_000_000)
     statements = [
         Statement(_EXTEND, {"organization": organization, "run": run, "key": key, "token_hash": _hash(token), "lease": lease})
@@ -94,7 +98,8 @@ def heartbeat(executor: Executor, organization: str, claims: Sequence[tuple[str,
 
 _EXTEND: Final = """
 UPDATE c4a_effect SET lease_until = {now} + :lease
-WHERE organization = :organization AND run = :run AND key = :key AND token_hash = :token_hash AND state = 'running'"""
+WHERE organization = :organization AND run = :run AND key = :key AND token_hash = :token_hash
+    AND (state = 'running' OR (state = 'in_doubt' AND reason IN ('cancelled', 'lapsed')))"""
 
 _WHO: Final = """
 SELECT state, token_hash, attempt, settled_by FROM c4a_effect WHERE organization = :organization AND run = :run AND key = :key"""

@@ -98,6 +98,20 @@ def test_a_heartbeat_extends_the_lease_of_a_live_claim(kept: Kept) -> None:
     assert kept.count() == 1
 
 
+def test_a_body_that_still_runs_after_its_caller_gave_up_is_neither_asked_about_nor_sent_again(kept: Kept) -> None:
+    one = call(10)
+    who, grant = begun(kept, one, lease_seconds=15)
+    kept.record.fail(one.run, one.key, who.token, error="timeout", reason="cancelled")
+    for _ in range(8):
+        kept.advance(10)
+        assert kept.record.heartbeat([(one.run, one.key, who.token)], 15) == []
+
+    with pytest.raises(EffectInDoubt):
+        kept.record.reclaim(one, claimant(), attempt=grant.attempt, window_seconds=3600, grace_seconds=30)
+    kept.advance(50)
+    assert kept.record.reclaim(one, claimant(), attempt=grant.attempt, window_seconds=3600, grace_seconds=30).attempt == 2
+
+
 def test_a_heartbeat_tells_which_claims_are_no_longer_held(kept: Kept) -> None:
     mine, lost, done = call(1), call(2), call(3)
     tokens = {one.key: begun(kept, one)[0].token for one in (mine, lost, done)}
