@@ -57,7 +57,8 @@ def doubt(options: argparse.Namespace) -> Exit:
         print("\n\n".join(_evidence(effect) for effect in found))
         if len(found) == LIST_LIMIT:
             print(f"\nThese are the first {LIST_LIMIT}; there may be more.")
-        print("\nFind out what happened, then: c4a resolve RECORD KEY done|not-done NOTE")
+        example = f"c4a resolve {shown(place.record.place)} {found[0].key[:KEY_SHOWN]} done 'how you know'"
+        print(f"\nFind out what happened, then settle it as done or not-done, for instance:\n    {example}")
     return Exit.IN_DOUBT if found and options.fail_if_any else Exit.OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_doubt_shows_the_evidence_and_lets_no_text_play_with_the_terminal(c4a_ru
     assert "the body raised, so the action may have happened" in answer.out
     assert r"connection lost after DATA\x1b[2J" in answer.out
     assert "\x1b" not in answer.out
+
+
+def test_doubt_shows_a_command_that_settles_the_first(c4a_run: Any, record: Path) -> None:
+    shown = c4a_run("doubt", record).out.splitlines()[-1]
+
+    answer = c4a_run(*shlex.split(shown)[1:])
+
+    assert answer.code == 0
+    assert c4a_run("doubt", record, "--fail-if-any").code == 0
 
 
 def test_doubt_ends_with_3_if_asked_to_and_something_is_in_doubt(c4a_run: Any, record: Path) -> None:
