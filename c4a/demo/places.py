@@ -105,4 +105,4 @@ def _link_of(process: subprocess.Popen[bytes], output: Path) -> str:
         if found:
             return found[1]
         time.sleep(0.1)
-    raise PlaceMissing(f"the server did not start; it said:\n{output.read_text(encoding='utf-8', errors='replace')[-3000:]}")
+    raise SystemExit(f"the server did not start; it said:\n{output.read_text(encoding='utf-8', errors='replace')[-3000:]}")
