@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,8 @@ OWN_SERVERS: Final = {"server", "own_server", "embedded_server", "production_ser
 def pytest_configure(config: pytest.Config) -> None:
     """Name the run's folder before xdist starts its workers, so that they share its servers."""
     if not hasattr(config, "workerinput") and services.FOLDER_VARIABLE not in os.environ:
-        os.environ[services.FOLDER_VARIABLE] = str(services.run_folder_make())
+        # Only named here: a run that starts no server makes no folder, however it ends.
+        os.environ[services.FOLDER_VARIABLE] = str(Path(tempfile.gettempdir()) / f"c4a-tests-{secrets.token_hex(8)}")
         os.environ[f"{services.FOLDER_VARIABLE}_OWNER"] = str(os.getpid())
 
 
@@ -43,7 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def run_folder() -> Path:
     """A folder shared by all workers of this test run."""
-    return Path(os.environ[services.FOLDER_VARIABLE])
+    folder = Path(os.environ[services.FOLDER_VARIABLE])
+    folder.mkdir(mode=0o755, exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
