@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 from django.utils.csp import CSP
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -394,4 +395,10 @@ LOGGING: dict[str, Any] = {
     },
 }
 
-UNFOLD: dict[str, Any] = {"SITE_TITLE": "C4A", "SITE_HEADER": "C4A", "SHOW_BACK_BUTTON": True}
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "C4A",
+    "SITE_HEADER": "C4A",
+    "SITE_ICON": lambda request: static("icon.svg"),
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("icon.svg")}],
+    "SHOW_BACK_BUTTON": True,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django import forms
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldBooleanWidget
 
 from c4a import canonical
 from c4a.errors import InvalidArguments
@@ -17,7 +18,7 @@ class ResolveForm(forms.Form):
     verdict = forms.ChoiceField(
         label="Did it happen?",
         choices=(("done", "Done: it happened, never run it again"), ("not_done", "Not done: it did not happen, it may be tried again")),
-        widget=forms.RadioSelect,
+        widget=UnfoldAdminRadioSelectWidget,
     )
     result = forms.CharField(
         label="Result (optional, JSON)",
@@ -25,18 +26,20 @@ class ResolveForm(forms.Form):
         required=False,
         max_length=MAX_RESULT_BYTES,
         strip=True,
-        widget=forms.Textarea(attrs={"rows": 3}),
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
     )
-    note = forms.CharField(label="How do you know?", max_length=10_000, widget=forms.Textarea(attrs={"rows": 3}))
+    note = forms.CharField(label="How do you know?", max_length=10_000, widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}))
     confirm_lapsed = forms.BooleanField(
         label="I made sure that it is not running any more",
         help_text="Needed for not done if the claim merely lapsed or was given up: the process may still be at it.",
         required=False,
+        widget=UnfoldBooleanWidget,
     )
     new_outside_key = forms.BooleanField(
         label="Use a new idempotency key outside",
         help_text="For not done, if the provider would answer the old key with a stored failure.",
         required=False,
+        widget=UnfoldBooleanWidget,
     )
 
     def clean_result(self) -> str | None:
