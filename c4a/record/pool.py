@@ -120,6 +120,13 @@ class Pool(Generic[T]):
             self._made -= 1  # only now, so that a fork waits for the closing too
             self._changed.notify()
 
+    def drop_idle(self) -> None:
+        """Throw all idle connections away: where one broke (a restart, a fail-over), the others most likely did too."""
+        with self._changed:
+            idle, self._idle = self._idle, []
+        for one in idle:
+            self.drop(one)
+
     def drop(self, one: T) -> None:
         """Throw a connection away."""
         try:

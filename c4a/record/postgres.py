@@ -148,6 +148,7 @@ class SteadyExecutor:
                 with self._pool.connection() as executor:
                     return _run(executor, statements)
             except Broken as broken:
+                self._pool.drop_idle()
                 lost = broken.__cause__ if isinstance(broken.__cause__, Exception) else broken
             except psycopg.errors.Error as error:
                 if error.sqlstate not in _RETRIED_STATES:

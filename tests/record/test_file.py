@@ -54,7 +54,7 @@ def test_c_f2_file_and_folder_are_private_whatever_the_umask(tmp_path: Path) -> 
 
     assert mode(folder) == 0o700
     assert {name.name: mode(name) for name in folder.iterdir()} == dict.fromkeys(
-        ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "ledger.sqlite-queue"), 384
+        ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "ledger.sqlite-queue"), 0o600
     )
     record.close()
 
