@@ -65,17 +65,24 @@ def result_from_body(body: Mapping[str, Any]) -> str | None:
     """Codec text of the result a body carries, plain or in codec text; None if it carries none.
 
     Raises:
-        InvalidArguments: both, text that is no JSON, or a result over the limit.
+        RequestRefused: both.
+        InvalidArguments: text that is no JSON, or a result over the limit.
     """
     plain, codec = body["result"], body["result_codec"]
     if plain is not None and codec is not None:
-        raise InvalidArguments("result: expected either result or result_codec, got both.", parameter="result")
+        raise RequestRefused("Expected either result or result_codec, got both.", errors=[{"field": "result", "problem": "given twice"}])
     if codec is not None:
         canonical.parse_json(codec, limit_bytes=MAX_RESULT_BYTES, depth=_RESULT_DEPTH, root="result_codec")
         return str(codec)
     if plain is None:
         return None
     return result_codec(plain)
+
+
+def result_is_oversize(body: Mapping[str, Any]) -> bool:
+    """True if the result that a body carries is over the limit, for one that was refused."""
+    text = body["result_codec"] if body["result"] is None else json.dumps(body["result"], default=str)
+    return len(text.encode()) > MAX_RESULT_BYTES
 
 
 def arguments_without(arguments: str, names: tuple[str, ...]) -> str:

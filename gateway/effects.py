@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from c4a import keys
-from c4a.errors import EffectUnknown, RequestRefused
+from c4a.errors import EffectUnknown, InvalidArguments, RequestRefused, ResultNotRecordable
 from c4a.record import claim, doubt, reads, settle
 from c4a.record.types import DEFAULT_GRACE_SECONDS, DEFAULT_LEASE_SECONDS, Grant, Recorded
 from gateway.api import Answer, ApiView, Incoming, Operation, effect_answer
-from gateway.calls import call_from_body, claimant_from_body, result_from_body
+from gateway.calls import call_from_body, claimant_from_body, result_from_body, result_is_oversize
 from gateway.fields import (
     Fields,
     any_json,
@@ -18,6 +18,7 @@ from gateway.fields import (
     choice,
     codec,
     explicit_key,
+    free_text,
     hexadecimal,
     identifier,
     integer,
@@ -192,14 +193,26 @@ class EffectComplete(ApiView):
     operations = {"post": Operation("effect_complete", ACT, OUTCOME, _body, paths=KEY_PATH)}
 
     def post(self, given: Incoming, key: str) -> Answer:
-        """Settle as done, with the result every repeat will get. May be repeated."""
-        body = given.body
-        result = result_from_body(body)
-        if result is None and body["note"] is None:
+        """Settle as done, with the result every repeat will get. May be repeated.
+
+        A result that cannot be kept is refused with `result-not-recordable`, and the action is done all the same.
+        """
+        body, refused = given.body, None
+        result, note = None, body["note"]
+        try:
+            result = result_from_body(body)
+        except InvalidArguments as error:
+            # It happened all the same: what must not be lost is that, not the result.
+            refused, note = error, "oversize" if result_is_oversize(body) else "unrecordable"
+        if result is None and note is None:
             result = "null"
-        outcome = settle.complete(
-            executor_default(), given.caller.organization, body["run"], key, body["token"], result=result, note=body["note"]
-        )
+        outcome = settle.complete(executor_default(), given.caller.organization, body["run"], key, body["token"], result=result, note=note)
+        if refused is not None:
+            raise ResultNotRecordable(
+                f"The action is recorded as done, its result could not be kept ({refused.message}): a repeat gets no result.",
+                key=key,
+                note=note,
+            )
         return Answer({"key": key, "outcome": outcome})
 
 
@@ -210,7 +223,7 @@ class EffectFail(ApiView):
         {
             "run": _RUN,
             "token": _TOKEN,
-            "error": text("What went wrong.", required=True, most=100_000),
+            "error": free_text("What went wrong.", required=True),
             "nothing_happened": boolean("True only if it is proved that nothing happened: the action may then be tried again."),
             "reason": choice("Why.", "raised", "cancelled", default="raised"),
         }
@@ -351,7 +364,7 @@ class EffectResolve(ApiView):
             "run": identifier("The run, if the key alone is not enough."),
             "verdict": choice("Did it happen?", "done", "not_done", required=True),
             "attempt": _ATTEMPT,
-            "note": text("How it was found out.", required=True),
+            "note": free_text("How it was found out.", required=True),
             **_RESULT,
             "confirm_lapsed": boolean("Needed for not_done on a claim that merely lapsed: it may still be running."),
             "new_outside_key": boolean("Use a new idempotency key outside (when the provider replays a stored failure)."),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from c4a import keys
 from c4a.errors import C4AError, InvalidArguments, RequestRefused
+from c4a.record.entries import plain_text
 
 _HEX: Final = re.compile(r"\A[0-9a-f]+\Z")
 _WHOLE: Final = re.compile(r"\A[0-9]{1,18}\Z")
@@ -121,6 +122,17 @@ def text(about: str, *, required: bool = False, most: int = 10_000, default: str
         return value
 
     return Field(check, {"type": "string", "maxLength": most}, about, required, default)
+
+
+def free_text(about: str, *, required: bool = False, most: int = 10_000, default: str | None = None) -> Field:
+    """Text that is never refused for what it says, such as an error's: it is cut, and what no column can hold is shown as an escape."""
+
+    def check(value: Any) -> str:
+        if type(value) is not str:
+            raise Wrong("expected text")
+        return plain_text(value[:most])
+
+    return Field(check, {"type": "string"}, about, required, default)
 
 
 def codec(about: str) -> Field:

@@ -10,10 +10,10 @@ from c4a.record import freeze
 from gateway.api import Answer, ApiView, Incoming, Operation
 from gateway.effects import ADMIN
 from gateway.errors import AgentUnknown
-from gateway.fields import Fields, text
+from gateway.fields import Fields, free_text
 from ledger.executor import executor_default
 
-_BODY: Final = Fields({"note": text("Why.", default="", most=2000)})
+_BODY: Final = Fields({"note": free_text("Why.", default="")})
 _ANSWER: Final[Mapping[str, Any]] = {"type": "object", "properties": {"subject": {"type": "string"}, "frozen": {"type": "boolean"}}}
 _RUN: Final = {"run": "The run."}
 _AGENT: Final = {"agent": "The agent's id, `agt_…`."}

@@ -67,6 +67,9 @@ class WaitEffect(ApiView):
     )
     operations = {"get": Operation("effect_wait", frozenset({"act", "read"}), _ANSWER, query=_query, paths=KEY_PATH)}
 
+    listens = True
+    """False where the event loop ends with the request, so that a listening connection would serve one wait only."""
+
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
         """As any address; key and state are read in threads that keep no connection."""
         try:
@@ -74,6 +77,7 @@ class WaitEffect(ApiView):
             given = await in_api_thread(incoming_read)(request, operation)
             if isinstance(request, WSGIRequest):
                 given.query["seconds"] = min(given.query["seconds"], WSGI_SECONDS)
+                self.listens = False
             return answer_response(await handler(given, **kwargs))
         except C4AError as error:
             return problem_response(error)
@@ -88,14 +92,14 @@ class WaitEffect(ApiView):
         deadline = time.monotonic() + given.query["seconds"]
         where = {"organization": given.caller.organization, "key": key, "run": given.query["run"]}
         pause = FIRST_PAUSE_SECONDS
-        async with notices(key) as woken:
+        async with notices(key) if self.listens and _has_notices() else _no_notices() as woken:
             while True:
                 state, attempt = await in_api_thread(effect_look)(where)
                 remaining = deadline - time.monotonic()
                 if state != "running" or remaining <= 0:
                     return Answer({"key": key, "state": state, "attempt": attempt, "settled": state != "running"})
                 woken.clear()
-                await _wait(woken, min(remaining, RECHECK_SECONDS if _has_notices() else pause))
+                await _wait(woken, min(remaining, RECHECK_SECONDS if self.listens and _has_notices() else pause))
                 pause = min(pause * 1.5, MOST_PAUSE_SECONDS)
 
 
@@ -147,6 +151,9 @@ class Listener:
                 logger.warning("Listening for settled effects broke off: %s", error)
                 self.ready.set()
                 await asyncio.sleep(RECONNECT_SECONDS)
+            finally:
+                # Whoever begins to wait from now on must not look before the next LISTEN.
+                self.ready.clear()
 
     def wake(self, key: str) -> None:
         """Wake whoever waits for this effect."""
@@ -159,11 +166,8 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 
 @asynccontextmanager
 async def notices(key: str) -> AsyncIterator[asyncio.Event]:
-    """An event that is set whenever the effect may have been settled; never set where there are no notices."""
+    """An event that is set whenever the effect may have been settled."""
     woken = asyncio.Event()
-    if not _has_notices():
-        yield woken
-        return
     listener = _listeners.setdefault(asyncio.get_running_loop(), Listener())
     listener.waiting.setdefault(key, set()).add(woken)
     listener.start()
@@ -175,6 +179,12 @@ async def notices(key: str) -> AsyncIterator[asyncio.Event]:
         listener.waiting[key].discard(woken)
         if not listener.waiting[key]:
             del listener.waiting[key]
+
+
+@asynccontextmanager
+async def _no_notices() -> AsyncIterator[asyncio.Event]:
+    """An event that is never set."""
+    yield asyncio.Event()
 
 
 async def _wait(woken: asyncio.Event, seconds: float) -> None:

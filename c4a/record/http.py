@@ -24,6 +24,7 @@ from c4a.errors import (
     StaleVerdict,
     error_from_problem,
 )
+from c4a.record.entries import plain_text
 from c4a.record.types import (
     DEFAULT_GRACE_SECONDS,
     Call,
@@ -114,7 +115,7 @@ class ServerRecord:
         return str(self._post(f"effects/{key}/complete", body)["outcome"])
 
     def fail(self, run: str, key: str, token: str, *, error: str, nothing_happened: bool = False, reason: str = "raised") -> str:
-        body = {"run": run, "token": token, "error": error, "nothing_happened": nothing_happened, "reason": reason}
+        body = {"run": run, "token": token, "error": plain_text(error), "nothing_happened": nothing_happened, "reason": reason}
         return str(self._post(f"effects/{key}/fail", body)["outcome"])
 
     def release(self, run: str, key: str, token: str) -> str:
@@ -192,7 +193,7 @@ class ServerRecord:
             "run": run,
             "verdict": verdict,
             "attempt": attempt,
-            "note": note,
+            "note": plain_text(note),
             "result_codec": result,
             "confirm_lapsed": confirm_lapsed,
             "new_outside_key": new_outside_key,
@@ -212,11 +213,11 @@ class ServerRecord:
 
     def freeze(self, *, run: str | None = None, agent: str | None = None, by: str, note: str = "") -> None:
         del by
-        self._post(f"{_stopped(run, agent)}/freeze", {"note": note})
+        self._post(f"{_stopped(run, agent)}/freeze", {"note": plain_text(note)})
 
     def thaw(self, *, run: str | None = None, agent: str | None = None, by: str, note: str = "") -> None:
         del by
-        self._post(f"{_stopped(run, agent)}/thaw", {"note": note})
+        self._post(f"{_stopped(run, agent)}/thaw", {"note": plain_text(note)})
 
     def effect(self, key: str, run: str | None = None) -> Effect | None:
         try:

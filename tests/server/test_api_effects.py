@@ -204,6 +204,41 @@ def test_a_result_that_could_not_be_kept_says_why(agent: Api) -> None:
     assert (again["result"], again["result_codec"], again["note"]) == (None, None, "oversize")
 
 
+@pytest.mark.parametrize(
+    ("result", "note"),
+    [
+        ({"result": "x" * 1_100_000}, "oversize"),
+        ({"result_codec": '"' + "x" * 1_100_000 + '"'}, "oversize"),
+        ({"result_codec": "{"}, "unrecordable"),
+    ],
+)
+def test_a_result_that_cannot_be_kept_leaves_the_action_done(agent: Api, result: dict[str, object], note: str) -> None:
+    token = new_token()
+    key = agent.claim(token=token).json["key"]
+    reply = agent.post(f"effects/{key}/complete", {"run": "r1", "token": token, **result})
+    assert (reply.status, reply.code, reply.json["fields"]["note"]) == (409, "result-not-recordable", note)
+    again = agent.claim().json
+    assert (again["outcome"], again["result"], again["note"]) == ("recorded", None, note)
+
+
+def test_two_results_are_refused(agent: Api) -> None:
+    token = new_token()
+    key = agent.claim(token=token).json["key"]
+    reply = agent.post(f"effects/{key}/complete", {"run": "r1", "token": token, "result": 1, "result_codec": "1"})
+    assert (reply.status, reply.code) == (400, "request-refused")
+    assert agent.get(f"effects/{key}").json["state"] == "running"
+
+
+def test_an_errors_text_is_kept_whatever_is_in_it(agent: Api) -> None:
+    token = new_token()
+    key = agent.claim(token=token).json["key"]
+    reply = agent.post(f"effects/{key}/fail", {"run": "r1", "token": token, "error": "bad byte \x00 " + "x" * 50_000})
+    assert reply.json["outcome"] == "in_doubt"
+    error = agent.get(f"effects/{key}").json["error"]
+    assert error.startswith("bad byte \\x00 xxx")
+    assert len(error) < 11_000
+
+
 def test_case_20_a_result_with_nul_is_done(agent: Api) -> None:
     token = new_token()
     key = agent.claim(token=token).json["key"]
