@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.html import format_html
 from unfold.decorators import action  # type: ignore[import-untyped]
 
 from c4a.errors import C4AError
@@ -28,6 +29,11 @@ KEY = re.compile(r"\A[0-9a-f]{8,64}\Z")
 def moment(micros: int | None) -> datetime | None:
     """A record's time as Django shows times."""
     return None if micros is None else datetime.fromtimestamp(micros / 1_000_000, UTC)
+
+
+def in_full(text: str) -> str:
+    """A text of any length, every character reachable without scrolling sideways."""
+    return format_html('<code style="white-space: pre-wrap; overflow-wrap: anywhere">{}</code>', text)
 
 
 class StateFilter(WordFilter):
@@ -144,13 +150,13 @@ class EffectAdmin(RecordAdmin):
     def arguments_shown(self, effect: Effect) -> str:
         """The canonical text, digit for digit."""
         found = reads.effect(executor_default(), effect.organization, effect.key, effect.run)
-        return (found and found.arguments) or "erased"
+        return in_full((found and found.arguments) or "erased")
 
     @admin.display(description="result")
     def result_shown(self, effect: Effect) -> str:
         """The recorded result as it stands."""
         found = reads.effect(executor_default(), effect.organization, effect.key, effect.run)
-        return (found and found.result) or "none"
+        return in_full((found and found.result) or "none")
 
     def has_resolve_permission(self, request: HttpRequest, object_id: str | int | None = None) -> bool:
         """Operators, and only of an action in doubt."""

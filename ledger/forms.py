@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from django import forms
-from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldBooleanWidget
+from unfold.widgets import (  # type: ignore[import-untyped]
+    UnfoldAdminRadioSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldBooleanWidget,
+)
 
 from c4a import canonical
 from c4a.errors import InvalidArguments
