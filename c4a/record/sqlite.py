@@ -160,6 +160,11 @@ class FileRecord(VerbRecord):
         with self.executor() as executor:
             _prepare(executor, self.path)
         _make_private(self.path)
+        if self.meta("server") is not None:
+            raise LedgerError(
+                f"{self.place} belongs to a server that may host several organizations: "
+                "connect agents to the server, c4a.init('https://…', key=…)"
+            )
         self.organization = str(self.meta("organization", schema.new_organization_id()))
         known = str(self.meta("secret_id", key_id(secret)))
         if not self._keyring.knows(known):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -294,3 +295,17 @@ def test_a_copy_of_the_file_is_a_whole_record(kept_file: Kept, tmp_path: Path) -
     assert record.organization == kept_file.record.organization
     assert record.verify() == []
     record.close()
+
+
+def test_a_servers_own_file_is_refused_and_gets_no_organization(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    FileRecord(path, secret=SECRET).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM c4a_meta WHERE name = 'organization'")
+        connection.execute("INSERT INTO c4a_meta (name, value) VALUES ('server', '1')")
+
+    with pytest.raises(LedgerError, match="belongs to a server"):
+        FileRecord(path, secret=SECRET)
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert not connection.execute("SELECT 1 FROM c4a_meta WHERE name = 'organization'").fetchall()
