@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from c4a.errors import EffectInDoubt, LedgerError
+from c4a.errors import ApprovalRequired, EffectInDoubt, LedgerError
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Statement, action_lock, run_lock
 from c4a.record.doubt import BODY_ENDED, refuse_damage
 from c4a.record.entries import APPEND_INTENT, advance, entry_params, payload_text
@@ -243,7 +243,8 @@ def _start_run(params: dict[str, Any]) -> list[Statement]:
 
 
 def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring: Keyring) -> Seen:
-    see, unspent = executor.read([Statement(SEE, params), Statement(UNSPENT, params)])
+    # The head last: whoever spends the yes between the two reads has written a head by then, and that is the answer.
+    unspent, see = executor.read([Statement(UNSPENT, params), Statement(SEE, params)])
     seen = seen_from(see)
     if seen.state is not None:
         return seen
@@ -270,7 +271,13 @@ def _begin_again(executor: Executor, seen: Seen, call: Call, params: dict[str, A
     spend: list[Statement] = []
     text = _AGAIN_PLAIN
     if call.gated:
-        yes = find_yes(executor, call, params, keyring, own_only=False)
+        try:
+            yes = find_yes(executor, call, params, keyring, own_only=False)
+        except ApprovalRequired:
+            now = seen_from(executor.read([Statement(SEE, params)])[0])
+            if (now.state, now.attempt) != (seen.state, seen.attempt):
+                return now  # another caller spent the yes meanwhile
+            raise
         again |= {"approval": yes.approval, "mac": yes.mac}
         text = _AGAIN_OWN_YES if yes.own else _AGAIN_NEW_YES
         if not yes.own:

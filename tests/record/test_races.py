@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.record.cast import PERSON, Kept, approve, begun, call, in_doubt
+from tests.record.cast import PERSON, Kept, approve, begun, call, deny, in_doubt
 from tests.record.racing import Racers
 
 ROUNDS = 6
@@ -138,6 +138,23 @@ def test_after_a_not_done_one_of_several_callers_gets_the_retry(kept: Kept, race
         kept.record.resolve(call(number).key, "not_done", attempt=1, note="looked", actor=PERSON)
     for told in racers.race(kept.address, "claim", processes=processes, rounds=ROUNDS):
         assert Counter(told)["granted"] == 1
+    assert kept.record.verify() == []
+
+
+def test_c_b9_a_retry_under_a_new_yes_is_given_to_one_and_the_others_are_told_that_it_runs(
+    kept: Kept, racers: Racers, processes: int
+) -> None:
+    for number in range(ROUNDS):
+        one = call(number, gated=True)
+        approve(kept.record, one)
+        who, _ = begun(kept, one)
+        kept.record.release(one.run, one.key, who.token)
+        deny(kept.record, one)
+        approve(kept.record, one)
+    for told in racers.race(kept.address, "claim", processes=processes, rounds=ROUNDS, gated=True):
+        count = Counter(told)
+        assert count["granted"] == 1
+        assert set(count) <= {"granted", "effect-running"}
     assert kept.record.verify() == []
 
 
