@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -73,13 +74,16 @@ def test_of_100_callers_from_8_processes_one_runs(server: LiveServer, tmp_path: 
     assert effects.read_text() == "ran\n"
 
 
-@pytest.fixture
-def own_server(tmp_path: Path) -> LiveServer:
+@pytest.fixture(params=["embedded", pytest.param("production", marks=pytest.mark.ci)])
+def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LiveServer]:
     """A server that a test may kill."""
     made = LiveServer(tmp_path)
+    if request.param == "production":
+        made.database_url, made.redis_url = (request.getfixturevalue(name) for name in ("postgres_url", "redis_url"))
     made.prepare()
     made.start()
-    return made
+    yield made
+    made.kill()
 
 
 def test_a_server_killed_again_and_again_loses_and_repeats_nothing(own_server: LiveServer) -> None:
@@ -124,7 +128,6 @@ def test_a_server_killed_again_and_again_loses_and_repeats_nothing(own_server: L
     entries = record.entries(run=run, limit=100_000)
     assert Counter((entry.key, entry.kind) for entry in entries).most_common(1)[0][1] == 1
     record.close()
-    own_server.kill()
 
 
 def test_a_claim_whose_agent_is_gone_is_in_doubt_within_ten_seconds_of_its_lapse(own_server: LiveServer) -> None:
@@ -151,7 +154,6 @@ def test_a_claim_whose_agent_is_gone_is_in_doubt_within_ten_seconds_of_its_lapse
     finally:
         beat.terminate()
         beat.wait()
-        own_server.kill()
 
 
 START_GRACE_MICROS = 15_000_000
