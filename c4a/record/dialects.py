@@ -22,14 +22,13 @@ LOCK_ACTION: Final = "{lock_action}"
 
 
 class Statement(NamedTuple):
-    """One guarded statement; the list is right if all of it runs. The flags let a database that can look save work:
-    with `after_change` it is skipped when the write before it changed no row, with `after_none` when that changed one.
+    """One guarded statement; the list is right if all of it runs. A database that can look saves the work of one that is
+    marked `after_change` when the write before it changed no row.
     """
 
     sql: str
     params: Mapping[str, Any]
     after_change: bool = False
-    after_none: bool = False
 
 
 class Result(NamedTuple):

@@ -115,7 +115,7 @@ class SqliteExecutor:
         of: object = None
         for statement in statements:
             text = SQLITE.render(statement.sql)
-            if not text or (statement.after_change and not changed) or (statement.after_none and changed):
+            if not text or (statement.after_change and not changed):
                 results.append(NOTHING)
                 continue
             if statement.params is not of:

@@ -166,8 +166,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a heartbeat keeps only its own claim alive",
         "c4a/record/settle.py",
-        'WHERE organization = :organization AND run = :run AND key = :key AND token_hash = :token_hash AND state = \'running\'"""',
-        'WHERE organization = :organization AND run = :run AND key = :key AND state = \'running\'"""',
+        "WHERE organization = :organization AND run = :run AND key = :key AND token_hash = :token_hash\n",
+        "WHERE organization = :organization AND run = :run AND key = :key\n",
         (f"{_RECORD}/test_settle.py::test_another_callers_heartbeat_keeps_nobody_elses_claim_alive",),
     ),
     Mutation(
