@@ -187,6 +187,7 @@ class GroupAdmin(OwnedAdmin):
     """Groups and who is in them."""
 
     list_display = ("name", "slug", "organization")
+    list_select_related = ("organization",)
     search_fields = ("name", "slug")
     fields = ("organization", "slug", "name", "members")
 
@@ -224,6 +225,7 @@ class AgentAdmin(OwnedAdmin):
     """Agents; keys are made under API keys."""
 
     list_display = ("name", "id", "organization", "owner", "created_at")
+    list_select_related = ("organization", "owner__user", "owner__organization")
     search_fields = ("name", "=id")
     readonly_fields = ("id",)
 
@@ -233,6 +235,7 @@ class ServiceAccountAdmin(OwnedAdmin):
     """Service accounts; keys are made under API keys."""
 
     list_display = ("name", "id", "organization", "created_at")
+    list_select_related = ("organization",)
     search_fields = ("name", "=id")
     readonly_fields = ("id",)
 
