@@ -21,19 +21,19 @@ _EFFECT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def seed_million(address: str, effects: int = EFFECTS) -> None:
-    """Add `effects` finished actions, two entries each, in runs of 50, to a file or a PostgreSQL database."""
+def seed_million(address: str, effects: int = EFFECTS, *, first: int = 0) -> None:
+    """Add `effects` finished actions, two entries each, in runs of 50, to a file or a PostgreSQL database; numbered from `first`."""
     if address.startswith("postgresql://"):
-        _into_postgres(address, effects)
+        _into_postgres(address, range(first, first + effects))
     else:
-        _into_sqlite(address, effects)
+        _into_sqlite(address, range(first, first + effects))
 
 
-def _into_sqlite(path: str, effects: int) -> None:
+def _into_sqlite(path: str, numbers: range) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     organization = str(connection.execute("SELECT value FROM c4a_meta WHERE name = 'organization'").fetchone()[0])
     connection.execute("BEGIN IMMEDIATE")
-    for entries, head in _actions(organization, effects):
+    for entries, head in _actions(organization, numbers):
         connection.executemany(_insert("c4a_entry", _ENTRY_COLUMNS), entries)
         connection.execute(_insert("c4a_effect", _EFFECT_COLUMNS), head)
     connection.execute("COMMIT")
@@ -41,7 +41,7 @@ def _into_sqlite(path: str, effects: int) -> None:
     connection.close()
 
 
-def _into_postgres(url: str, effects: int) -> None:
+def _into_postgres(url: str, numbers: range) -> None:
     import psycopg
 
     with psycopg.connect(url) as connection:
@@ -49,7 +49,7 @@ def _into_postgres(url: str, effects: int) -> None:
         organization = str(row[0]) if row else ""
         heads: list[tuple[Any, ...]] = []
         with connection.cursor().copy(f"COPY c4a_entry ({', '.join(_ENTRY_COLUMNS)}) FROM STDIN") as copy:
-            for entries, head in _actions(organization, effects):
+            for entries, head in _actions(organization, numbers):
                 for entry in entries:
                     copy.write_row(entry)
                 heads.append(head)
@@ -66,9 +66,9 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-def _actions(organization: str, effects: int) -> Iterator[tuple[list[tuple[Any, ...]], tuple[Any, ...]]]:
+def _actions(organization: str, numbers: range) -> Iterator[tuple[list[tuple[Any, ...]], tuple[Any, ...]]]:
     at = time.time_ns() // 1000 - 86_400_000_000
-    for number in range(effects):
+    for number in numbers:
         run = f"seeded-{number // 50}"
         key = hashlib.sha256(f"{run}/{number}".encode()).hexdigest()
         arguments = f'{{"amount":{number},"to":"alice"}}'

@@ -1,0 +1,97 @@
+"""What an action costs, counted and not timed: steps of SQLite's machine, round trips to PostgreSQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks.seed import seed_million
+from c4a.record.postgres import PostgresExecutor
+from tests.record.cast import Kept, approve, begun, call, claimant, deny
+
+SMALL, LARGE = 200, 8_000
+
+
+def steps(kept: Kept, deed: Callable[[], Any]) -> int:
+    """How many instructions SQLite's machine runs for a deed: the same however busy the computer is."""
+    count = 0
+
+    def one_more() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    with kept.executor() as executor:
+        connection: sqlite3.Connection = executor.connection
+        connection.set_progress_handler(one_more, 1)
+    try:
+        deed()
+    finally:
+        with kept.executor() as executor:
+            executor.connection.set_progress_handler(None, 1)
+    return count
+
+
+def act(kept: Kept, amount: int) -> None:
+    """A new action, then a repeat of it."""
+    one = call(amount)
+    who, _ = begun(kept, one)
+    kept.record.complete(one.run, one.key, who.token, result="1")
+    kept.record.claim(one, claimant())
+
+
+def act_gated(kept: Kept, amount: int) -> None:
+    """A yes, the action it covers, a no."""
+    one = call(amount, gated=True)
+    approve(kept.record, one)
+    who, _ = begun(kept, one)
+    kept.record.complete(one.run, one.key, who.token, result="1")
+    deny(kept.record, one)
+
+
+def doubted(kept: Kept, amount: int) -> None:
+    """A doubt, settled by a person, and the list of doubts."""
+    one = call(amount)
+    who, _ = begun(kept, one)
+    kept.record.fail(one.run, one.key, who.token, error="timeout")
+    kept.record.effects(state="in_doubt")
+    kept.record.sweep()
+    kept.record.resolve(one.key, "done", attempt=1, note="seen in the provider's list", actor="sam")
+
+
+@pytest.mark.parametrize("deed", [act, act_gated, doubted])
+def test_c_cost_does_not_grow_with_the_record(kept_file: Kept, deed: Callable[[Kept, int], None]) -> None:
+    seed_million(kept_file.address, SMALL)
+    deed(kept_file, 1)
+    small = steps(kept_file, lambda: deed(kept_file, 2))
+    seed_million(kept_file.address, LARGE, first=SMALL)
+
+    large = steps(kept_file, lambda: deed(kept_file, 3))
+
+    assert large <= small * 1.1
+
+
+def test_c_trips_a_new_action_takes_two_round_trips_and_an_approved_one_four(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    trips = 0
+    inner = PostgresExecutor.trip
+
+    def counted(self: PostgresExecutor, statements: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return inner(self, statements)
+
+    act_gated(kept_database, 0)  # the connection's first use asks the clock
+    monkeypatch.setattr(PostgresExecutor, "trip", counted)
+    one, approved = call(1), call(2, gated=True)
+
+    who, _ = begun(kept_database, one)
+    kept_database.record.complete(one.run, one.key, who.token, result="1")
+    plain, trips = trips, 0
+    approve(kept_database.record, approved)
+    who, _ = begun(kept_database, approved)
+    kept_database.record.complete(approved.run, approved.key, who.token, result="1")
+
+    assert (plain, trips) == (2, 4)
