@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ MIDDLEWARE = [
     # First, and the last that an API request meets: agents have keys, no session, no form and no page to protect.
     "gateway.middleware.ApiMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "c4a_project.static_files.StaticFilesMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -305,7 +306,7 @@ ADMIN_CSP: dict[str, list[str]] = {
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_COLLECTED = PRODUCTION or (STATIC_ROOT / "staticfiles.json").exists()
+STATIC_COLLECTED = PRODUCTION or "collectstatic" in sys.argv[1:2] or (STATIC_ROOT / "staticfiles.json").exists()
 WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = not STATIC_COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
