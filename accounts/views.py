@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.contrib.auth import login, logout
+from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
 from django.utils import timezone
@@ -14,6 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.forms import SignInForm
+from accounts.models import User
 from accounts.throttle import WINDOW_SECONDS, sign_in_failed, sign_in_is_throttled, sign_in_succeeded
 from accounts.verbs import sign_in_link_is_usable, sign_in_link_use
 
@@ -64,6 +67,23 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "accounts/sign_in_link.html", {"usable": False}, status=410)
     usable = sign_in_link_is_usable(token, now=now)
     return render(request, "accounts/sign_in_link.html", {"usable": usable}, status=200 if usable else 410)
+
+
+@sensitive_post_parameters()
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def password(request: HttpRequest) -> HttpResponse:
+    """Set one's password; whoever has one gives it first. Other sessions of the person end."""
+    user = request.user
+    if not isinstance(user, User):
+        raise PermissionDenied
+    kind = PasswordChangeForm if user.has_usable_password() else SetPasswordForm
+    form = kind(user, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        form.save()
+        update_session_auth_hash(request, user)
+        return render(request, "accounts/password.html", {"saved": True})
+    return render(request, "accounts/password.html", {"form": form}, status=422 if form.errors else 200)
 
 
 @login_not_required

@@ -180,3 +180,27 @@ def test_the_page_runs_no_foreign_code(acme: Company) -> None:
 def test_every_page_wants_somebody_signed_in(acme: Company) -> None:
     for path in ("/admin/", "/admin/ledger/effect/", "/admin/accounts/apikey/add/"):
         assert Client().get(path).status_code == 302, path
+
+
+def test_a_person_without_a_password_sets_one(acme: Company) -> None:
+    acme.owner.user.set_unusable_password()
+    acme.owner.user.save()
+    client = Client()
+    client.post(sign_in_link_create(acme.owner.user))
+    assert client.get("/password").status_code == 200
+    new = "a long new phrase 7"
+    assert client.post("/password", {"new_password1": new, "new_password2": "another"}).status_code == 422
+    assert client.post("/password", {"new_password1": "12345678", "new_password2": "12345678"}).status_code == 422
+    assert client.post("/password", {"new_password1": new, "new_password2": new}).status_code == 200
+    assert client.get("/password").status_code == 200
+    assert Client().post("/sign-in", {"email": OWNER, "password": new}).status_code == 302
+
+
+def test_a_password_is_changed_by_whoever_knows_it_and_other_sessions_end(acme: Company) -> None:
+    here, elsewhere = signed_in(acme.owner), signed_in(acme.owner)
+    new = "a long new phrase 7"
+    wrong = {"old_password": "wrong", "new_password1": new, "new_password2": new}
+    assert here.post("/password", wrong).status_code == 422
+    assert here.post("/password", {**wrong, "old_password": PASSWORD}).status_code == 200
+    assert here.get("/password").status_code == 200
+    assert elsewhere.get("/password").status_code == 302
