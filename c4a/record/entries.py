@@ -54,10 +54,10 @@ SELECT organization, run, key, seq, :kind, {attempt}, {approval}, :payload, :sal
     last_at, prev_digest, last_digest
 FROM {head}
 WHERE organization = :organization AND run = :run AND key = :key AND last_payload_digest = :payload_digest
-    AND NOT EXISTS (
-        SELECT 1 FROM c4a_entry AS e
-        WHERE e.organization = :organization AND e.run = :run AND e.key = :key AND e.seq = {head}.seq AND e.digest = {head}.last_digest
-    )
+    AND COALESCE((
+        SELECT e.digest FROM c4a_entry AS e
+        WHERE e.organization = :organization AND e.run = :run AND e.key = :key AND e.seq = {head}.seq
+    ), '') <> {head}.last_digest
 """
 
 

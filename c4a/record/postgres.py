@@ -36,6 +36,8 @@ _NAMED: Final = re.compile(r"%\((\w+)\)s")
 _INT8: Final = 20
 """The type number of bigint: every integer parameter is one, so that a text is one prepared statement."""
 _INTEGERS: Final = frozenset({20, 21, 23})
+_TEXTS: Final = frozenset({25, 1043, 705, 2278})
+"""text, varchar, a literal of no type, and the nothing that a lock answers. A boolean would come as the text `f`, which Python takes for true."""
 _RETRIED_STATES: Final = frozenset({"40001", "40P01"})
 
 
@@ -442,7 +444,11 @@ def _result(answer: PGresult) -> Result:
 def _value(raw: bytes | None, kind: int) -> int | str | None:
     if raw is None:
         return None
-    return int(raw) if kind in _INTEGERS else raw.decode("utf-8")
+    if kind in _INTEGERS:
+        return int(raw)
+    if kind in _TEXTS:
+        return raw.decode("utf-8")
+    raise TypeError(f"a statement of the record answered with a value of type {kind}: cast it to BIGINT or TEXT")
 
 
 def _close(executor: PostgresExecutor) -> None:

@@ -16,32 +16,33 @@ CANDIDATES: Final = 8
 
 # A yes counts while its own entry stands in the gate's chain and nothing later in it takes it back. The row's state is only
 # a hint: set back by hand it buys nothing, because of this and because the spending intent is unique on the entries.
+# Subqueries that give a value, not EXISTS: those PostgreSQL turns into joins, and on tables never analysed it then walks
+# every entry of the run; these it can only run by the index, row by row.
 _YES_STANDS: Final = """
     (a.expires_at IS NULL OR a.expires_at > {now})
-    AND EXISTS (
-        SELECT 1 FROM c4a_entry AS y
-        WHERE y.organization = a.organization AND y.run = a.run AND y.key = a.key AND y.seq = a.gate_seq
-            AND y.kind = 'gate.approved' AND y.approval = a.approval
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM c4a_entry AS n
+    AND (
+        SELECT y.approval FROM c4a_entry AS y
+        WHERE y.organization = a.organization AND y.run = a.run AND y.key = a.key AND y.seq = a.gate_seq AND y.kind = 'gate.approved'
+    ) = a.approval
+    AND (
+        SELECT MIN(n.seq) FROM c4a_entry AS n
         WHERE n.organization = a.organization AND n.run = a.run AND n.key = a.key AND n.seq > a.gate_seq
             AND (n.kind = 'gate.denied' OR (n.kind = 'gate.withdrawn' AND n.approval = a.approval))
-    )"""
+    ) IS NULL"""
 
 _NEVER_SPENT: Final = """
-    NOT EXISTS (
-        SELECT 1 FROM c4a_entry AS s
+    (
+        SELECT MIN(s.key) FROM c4a_entry AS s
         WHERE s.organization = a.organization AND s.run = a.run AND s.approval = a.approval AND s.kind = 'effect.running'
             AND s.approval IS NOT NULL
-    )"""
+    ) IS NULL"""
 
 _SPENT_BY_THIS: Final = """
-    EXISTS (
-        SELECT 1 FROM c4a_entry AS s
+    (
+        SELECT MIN(s.key) FROM c4a_entry AS s
         WHERE s.organization = a.organization AND s.run = a.run AND s.approval = a.approval AND s.kind = 'effect.running'
-            AND s.approval IS NOT NULL AND s.key = :key
-    )"""
+            AND s.approval IS NOT NULL
+    ) = :key"""
 
 YES_UNSPENT: Final = f"""
     EXISTS (
@@ -55,11 +56,9 @@ YES_UNSPENT: Final = f"""
 # one explicit key, or arguments that the key leaves out) must not lose its yes too.
 SPEND: Final = """
 UPDATE c4a_approval SET state = 'spent', spent_by = :key
-WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND EXISTS (
-    SELECT 1 FROM c4a_effect AS h
-    WHERE h.organization = :organization AND h.run = :run AND h.key = :key AND h.token_hash = :token_hash AND h.state = 'running'
-        AND h.approval = :approval
-)"""
+WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND (
+    SELECT h.token_hash FROM c4a_effect AS h WHERE h.organization = :organization AND h.run = :run AND h.key = :key
+) = :token_hash"""
 
 _GATE: Final = """
 SELECT answer, reason, answered_by, answered_at FROM c4a_gate WHERE organization = :organization AND run = :run AND key = :call_digest"""
