@@ -57,7 +57,8 @@ YES_UNSPENT: Final = f"""
 SPEND: Final = """
 UPDATE c4a_approval SET state = 'spent', spent_by = :key
 WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND (
-    SELECT h.token_hash FROM c4a_effect AS h WHERE h.organization = :organization AND h.run = :run AND h.key = :key
+    SELECT h.token_hash FROM c4a_effect AS h
+    WHERE h.organization = :organization AND h.run = :run AND h.key = :key AND h.state = 'running' AND h.approval = :approval
 ) = :token_hash"""
 
 _GATE: Final = """

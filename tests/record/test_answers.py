@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from c4a.errors import (
+    AgentFrozen,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalRequired,
@@ -407,3 +408,20 @@ def test_the_gate_says_who_answered_last(kept: Kept) -> None:
     kinds = [(entry.kind, entry.actor) for entry in kept.record.entries(key=gated().call_digest)]
     assert kinds == [("gate.approved", "person:bob"), ("gate.denied", "person:ann")]
     assert AGENT not in str(kept.record.entries(key=gated().call_digest))
+
+
+def test_a_stopped_retry_with_the_same_token_keeps_its_yes(kept: Kept) -> None:
+    """The head still names the token of the released attempt, so the token alone must not spend."""
+    one = gated()
+    approve(kept.record, one)
+    who, _ = begun(kept, one)
+    kept.record.release(one.run, one.key, who.token)
+    deny(kept.record, one)
+    approve(kept.record, one)
+    kept.record.freeze(run=one.run, by=PERSON)
+
+    with pytest.raises(AgentFrozen):
+        kept.record.claim(one, who)
+
+    assert yeses(kept, "unspent") == 1
+    assert kept.record.verify() == []
