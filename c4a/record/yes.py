@@ -53,13 +53,14 @@ YES_UNSPENT: Final = f"""
     )"""
 
 # Only after the head is this claim's own: whoever loses the effect to a call under another action lock (other arguments under
-# one explicit key, or arguments that the key leaves out) must not lose its yes too.
+# one explicit key, or arguments that the key leaves out) must not lose its yes too. Compared as one text, so that only the
+# promise's own index can find the head.
 SPEND: Final = """
 UPDATE c4a_approval SET state = 'spent', spent_by = :key
 WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND (
-    SELECT h.token_hash FROM c4a_effect AS h
-    WHERE h.organization = :organization AND h.run = :run AND h.key = :key AND h.state = 'running' AND h.approval = :approval
-) = :token_hash"""
+    SELECT h.state || ' ' || h.approval || ' ' || h.token_hash FROM c4a_effect AS h
+    WHERE h.organization = :organization AND h.run = :run AND h.key = :key
+) = 'running ' || :approval || ' ' || :token_hash"""
 
 _GATE: Final = """
 SELECT answer, reason, answered_by, answered_at FROM c4a_gate WHERE organization = :organization AND run = :run AND key = :call_digest"""

@@ -415,7 +415,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "the record: a yes is spent only with the head of its own claim",
         "c4a/record/yes.py",
-        ") = :token_hash",
+        ") = 'running ' || :approval || ' ' || :token_hash",
         ") IS NOT NULL",
         (f"{_RECORD}/test_answers.py::test_a_caller_who_loses_the_effect_keeps_its_yes",),
     ),
