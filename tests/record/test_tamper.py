@@ -208,10 +208,10 @@ def test_a_head_that_names_somebody_elses_spent_yes_gets_no_retry(kept: Kept) ->
     first, second = call(10, gated=True, key="first"), call(10, gated=True, key="second")
     yes = approve(kept.record, first)
     done(kept, first)
-    approve(kept.record, second)
+    approve(kept.record, second, expires_in=60)
     who, _ = begun(kept, second)
     kept.record.release(second.run, second.key, who.token)
-    deny(kept.record, second)
+    kept.advance(120)
     kept.sql("UPDATE c4a_effect SET approval = :yes WHERE key = :key", yes=yes, key=second.key)
 
     assert isinstance(refused(kept, second), ApprovalRequired)
