@@ -8,7 +8,7 @@ from typing import Any, Final
 from c4a.errors import RequestRefused
 from c4a.keys import identifier
 from c4a.record.dialects import LOCK_ACTION, Executor, Statement, action_lock
-from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params, moved, payload_text, plain_text
+from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params, moved, not_yet_said, payload_text, plain_text
 from c4a.record.keyring import Keyring
 from c4a.record.yes import APPROVAL_DOMAIN, approval_fields
 
@@ -29,7 +29,14 @@ ON CONFLICT (organization, run, approval) DO NOTHING"""
 
 _VOID_UNSPENT: Final = """
 UPDATE c4a_approval SET state = 'cancelled'
-WHERE organization = :organization AND run = :run AND key = :key AND state = 'unspent'"""
+WHERE organization = :organization AND run = :run AND key = :key AND state = 'unspent' AND (
+    SELECT g.last_payload_digest FROM c4a_gate AS g WHERE g.organization = :organization AND g.run = :run AND g.key = :key
+) = :payload_digest"""
+
+# A repeat after a lost COMMIT must not come to stand after another answer: the row of the yes tells that it was given.
+_NOT_KEPT: Final = """(
+    SELECT a.approval FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval
+) IS NULL"""
 
 _RUNNING_UNDER: Final = """
 SELECT key, last_at FROM c4a_effect
@@ -78,9 +85,7 @@ def approve(
         [
             Statement(LOCK_ACTION, params),
             Statement(_OPEN_GATE, params),
-            *moved(
-                "c4a_gate", assignments, "last_payload_digest <> :payload_digest", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE
-            ),
+            *moved("c4a_gate", assignments, _NOT_KEPT, params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
             Statement(_KEEP_YES, params),
         ]
     )
@@ -109,9 +114,7 @@ def deny(
         [
             Statement(LOCK_ACTION, params),
             Statement(_OPEN_GATE, params),
-            *moved(
-                "c4a_gate", assignments, "last_payload_digest <> :payload_digest", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE
-            ),
+            *moved("c4a_gate", assignments, not_yet_said("c4a_gate"), params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
             Statement(_VOID_UNSPENT, params),
         ]
     )

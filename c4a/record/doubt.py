@@ -46,7 +46,14 @@ def doubt_if_twice(organization: str, run: str, key: str) -> list[Statement]:
 def sweep(executor: Executor, *, limit: int = SWEEP_BATCH) -> int:
     """Put every running effect whose lease ran out in doubt, in all organizations; returns how many. Safe twice at once."""
     found = executor.read([Statement(_LAPSED, {"limit": limit})])[0].rows
-    return sum(mark_lapsed(executor, organization, run, key, attempt=attempt) for organization, run, key, attempt in found)
+    return sum(_marked(executor, organization, run, key, attempt) for organization, run, key, attempt in found)
+
+
+def _marked(executor: Executor, organization: str, run: str, key: str, attempt: int) -> bool:
+    try:
+        return mark_lapsed(executor, organization, run, key, attempt=attempt)
+    except RecordDamaged:
+        return False  # its next claim and `c4a verify` say so; the others, of other organizations too, must not wait for it
 
 
 # The first condition is the partial index's own, to the letter: SQLite uses it for nothing else.

@@ -7,7 +7,17 @@ from typing import Any, Final
 from c4a.errors import RequestRefused
 from c4a.keys import identifier
 from c4a.record.dialects import LOCK_RUN, Executor, Statement, run_lock
-from c4a.record.entries import ADVANCE_BARE, APPEND_RUN, APPEND_SUBJECT, MOVED_AT, entry_params, moved, payload_text, plain_text
+from c4a.record.entries import (
+    ADVANCE_BARE,
+    APPEND_RUN,
+    APPEND_SUBJECT,
+    MOVED_AT,
+    entry_params,
+    moved,
+    not_yet_said,
+    payload_text,
+    plain_text,
+)
 
 _OPEN_RUN: Final = """
 INSERT INTO c4a_run (organization, run, key, started_by, started_at, seq, last_at, prev_digest, last_digest, last_payload_digest)
@@ -64,9 +74,9 @@ def _write(executor: Executor, organization: str, run: str | None, agent: str | 
     executor.trip([Statement(LOCK_RUN, params), Statement(_OPEN_RUN, params), *_move("c4a_run", assignments, params, where)])
 
 
-def _move(head: str, assignments: str, params: dict[str, Any], where: str = "last_payload_digest <> :payload_digest") -> list[Statement]:
+def _move(head: str, assignments: str, params: dict[str, Any], where: str = "1 = 1") -> list[Statement]:
     append_by = APPEND_RUN if head == "c4a_run" else APPEND_SUBJECT
-    return moved(head, assignments, where, params, advance_by=ADVANCE_BARE, append_by=append_by)
+    return moved(head, assignments, f"{where} AND {not_yet_said(head)}", params, advance_by=ADVANCE_BARE, append_by=append_by)
 
 
 def _subject(organization: str, subject: str) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def rebuild(executor: Executor, organization: str) -> int:
     """Fold all heads of an organization anew from its entries, in one transaction; returns how many heads were written.
 
     Live claims keep their token and get a fresh lease; who asks outside, and who waits, is forgotten.
+    Run it while nobody writes: what is written between reading and folding is refused or in doubt afterwards, never done twice.
     """
     statements: list[Statement] = [
         Statement(f"DELETE FROM {table} WHERE organization = :organization", {"organization": organization})

@@ -13,12 +13,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from c4a.errors import C4AError, LedgerError, RecordUnreachable
+from c4a.errors import AgentFrozen, ApprovalDenied, C4AError, LedgerError, RecordUnreachable
 from c4a.record import postgres, schema
 from c4a.record.dialects import Result, Statement
 from c4a.record.postgres import DatabaseRecord, PostgresExecutor, without_password
 from c4a.record.types import Grant, Recorded
-from tests.record.cast import AGENT, PERSON, SECRET, Kept, approve, begun, call, claimant, in_doubt
+from tests.record.cast import AGENT, PERSON, SECRET, Kept, approve, begun, call, claimant, deny, in_doubt
 
 
 def opened(url: str, **options: Any) -> DatabaseRecord:
@@ -268,6 +268,60 @@ def test_case_80_a_backend_ended_inside_the_transaction_leaves_nothing(kept_data
     assert isinstance(outcome[0], Grant)
     assert kept.kinds(one) == ["running"]
     assert kept.record.verify() == []
+
+
+def lost_commit(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """The next trip is committed, its answer is lost, and somebody else acts before it is repeated."""
+    whole = PostgresExecutor.trip
+
+    def trip(executor: PostgresExecutor, statements: Sequence[Statement]) -> list[Result]:
+        results = whole(executor, statements)
+        if not any("payload" in statement.params for statement in statements):
+            return results
+        monkeypatch.setattr(PostgresExecutor, "trip", whole)
+        meanwhile()
+        executor.connection.close()
+        raise psycopg.OperationalError("the connection was lost")
+
+    monkeypatch.setattr(PostgresExecutor, "trip", trip)
+
+
+def test_case_80_a_yes_repeated_after_a_lost_commit_does_not_overtake_a_newer_no(
+    kept_database: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = call(10, gated=True)
+    lost_commit(monkeypatch, lambda: deny(kept_database.record, one))
+    approve(kept_database.record, one)
+
+    assert [entry.kind for entry in kept_database.record.entries()] == ["gate.approved", "gate.denied"]
+    with pytest.raises(ApprovalDenied):
+        kept_database.record.claim(one, claimant())
+    assert kept_database.record.verify() == []
+
+
+def test_case_80_a_no_repeated_after_a_lost_commit_does_not_void_a_newer_yes(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = call(10, gated=True)
+    lost_commit(monkeypatch, lambda: approve(kept_database.record, one))
+    deny(kept_database.record, one)
+
+    assert [entry.kind for entry in kept_database.record.entries()] == ["gate.denied", "gate.approved"]
+    assert isinstance(kept_database.record.claim(one, claimant()), Grant)
+    assert kept_database.record.verify() == []
+
+
+@pytest.mark.parametrize("subject", [{"run": "run-1"}, {"agent": AGENT}])
+def test_case_80_a_thaw_repeated_after_a_lost_commit_does_not_undo_a_newer_freeze(
+    kept_database: Kept, monkeypatch: pytest.MonkeyPatch, subject: dict[str, str]
+) -> None:
+    record = kept_database.record
+    record.freeze(**subject, by=PERSON)
+    lost_commit(monkeypatch, lambda: record.freeze(**subject, by=PERSON))
+    record.thaw(**subject, by=PERSON)
+
+    assert [entry.kind.split(".")[1] for entry in record.entries()] == ["frozen", "thawed", "frozen"]
+    with pytest.raises(AgentFrozen):
+        record.claim(call(10), claimant())
+    assert record.verify() == []
 
 
 def test_c_e5_after_a_restart_every_idle_connection_is_stale_and_the_next_call_still_works(kept_database: Kept) -> None:

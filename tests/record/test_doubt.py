@@ -39,6 +39,17 @@ def test_the_sweep_puts_lapsed_claims_in_doubt_once_and_leaves_live_ones(kept: K
     assert kept.record.verify() == []
 
 
+def test_one_damaged_head_does_not_keep_the_sweep_from_the_others(kept: Kept) -> None:
+    damaged, lapsed = call(1), call(2)
+    begun(kept, damaged, lease_seconds=4)
+    begun(kept, lapsed, lease_seconds=5)
+    kept.sql("UPDATE c4a_effect SET seq = 0 WHERE key = :key", key=damaged.key)
+    kept.advance(6)
+
+    assert kept.record.sweep() == 1
+    assert kept.effect(lapsed).state == "in_doubt"
+
+
 def test_a_process_proved_gone_is_in_doubt_at_once(kept: Kept) -> None:
     one = call(10)
     begun(kept, one, holder="pid 7")

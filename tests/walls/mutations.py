@@ -621,4 +621,25 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "if got.get(name) is None",
         (f"{_RECORD}/test_tamper.py::test_verify_names_every_edited_head_and_rebuild_mends_it",),
     ),
+    Mutation(
+        "the record: a no that is repeated after a lost commit is written once",
+        "c4a/record/entries.py",
+        "AND e.payload_digest = :payload_digest) IS NULL",
+        "AND e.payload_digest = :payload_digest) IS NULL OR 1 = 1",
+        (f"{_RECORD}/test_database.py::test_case_80_a_no_repeated_after_a_lost_commit_does_not_void_a_newer_yes",),
+    ),
+    Mutation(
+        "the record: a yes that is repeated after a lost commit is written once",
+        "c4a/record/answers.py",
+        "    SELECT a.approval FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval\n) IS NULL",
+        "    SELECT a.approval FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = ''\n) IS NULL",
+        (f"{_RECORD}/test_database.py::test_case_80_a_yes_repeated_after_a_lost_commit_does_not_overtake_a_newer_no",),
+    ),
+    Mutation(
+        "the record: a no voids nothing that came after it",
+        "c4a/record/answers.py",
+        "g.key = :key\n) = :payload_digest",
+        "g.key = :key\n) IS NOT NULL",
+        (f"{_RECORD}/test_database.py::test_case_80_a_no_repeated_after_a_lost_commit_does_not_void_a_newer_yes",),
+    ),
 )
