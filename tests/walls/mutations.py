@@ -631,8 +631,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "the record: a yes that is repeated after a lost commit is written once",
         "c4a/record/answers.py",
-        "    SELECT a.approval FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval\n) IS NULL",
-        "    SELECT a.approval FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = ''\n) IS NULL",
+        "AND a.approval = :approval\n) IS NULL",
+        "AND a.approval = ''\n) IS NULL",
         (f"{_RECORD}/test_database.py::test_case_80_a_yes_repeated_after_a_lost_commit_does_not_overtake_a_newer_no",),
     ),
     Mutation(
