@@ -8,8 +8,7 @@ import hashlib
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import urandom
 from typing import TYPE_CHECKING, Any, Final
@@ -425,15 +424,8 @@ class Invocation:
     def _drop(self) -> None:
         self.connection.heartbeat.drop(self.claimant.token)
 
-    @contextmanager
-    def _body(self, grant: Grant) -> Iterator[None]:
-        entered = runs.body.set(
-            runs.Body(grant.run, grant.key, self.tool.name, grant.attempt, grant.epoch, self.options.form, self.options.max)
-        )
-        try:
-            yield
-        finally:
-            runs.body.reset(entered)
+    def _body(self, grant: Grant) -> runs.Inside:
+        return runs.Inside(runs.Body(grant.run, grant.key, self.tool.name, grant.attempt, grant.epoch, self.options.form, self.options.max))
 
 
 _left: set[asyncio.Future[Any]] = set()
@@ -446,8 +438,13 @@ def _retrieve(attempt: asyncio.Future[Any]) -> None:
         attempt.exception()
 
 
+_FINISHED: Final = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+
+
 def _refuse_unfinished(tool: Tool, value: Any) -> None:
     """A coroutine or generator is not a result: the work in it has not been done."""
+    if value.__class__ in _FINISHED:
+        return
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         if inspect.iscoroutine(value):
             value.close()

@@ -5,8 +5,7 @@ Threads start with neither (a new thread has an empty context); tasks and `async
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -32,17 +31,39 @@ class Body:
 body: ContextVar[Body | None] = ContextVar("c4a_body", default=None)
 
 
-@contextmanager
-def _entered(run_id: str) -> Iterator[str]:
-    before = _run.get()
-    token = _run.set(run_id)
-    try:
-        yield run_id
-    finally:
+class Inside:
+    """Inside the body of an effect, for the length of a `with`."""
+
+    __slots__ = ("_body", "_token")
+
+    def __init__(self, entered: Body) -> None:
+        self._body = entered
+
+    def __enter__(self) -> None:
+        self._token = body.set(self._body)
+
+    def __exit__(self, *error: object) -> None:
+        body.reset(self._token)
+
+
+class _Entered(AbstractContextManager[str]):
+    """Inside a run. A class and not a generator: this stands on the path of every action."""
+
+    __slots__ = ("_before", "_run_id", "_token")
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def __enter__(self) -> str:
+        self._before = _run.get()
+        self._token = _run.set(self._run_id)
+        return self._run_id
+
+    def __exit__(self, *error: object) -> None:
         try:
-            _run.reset(token)
+            _run.reset(self._token)
         except ValueError:  # left in another context than it was entered in, as async generators do
-            _run.set(before)
+            _run.set(self._before)
 
 
 def run(run_id: str) -> AbstractContextManager[str]:
@@ -53,7 +74,7 @@ def run(run_id: str) -> AbstractContextManager[str]:
     Raises:
         InvalidArguments: `run_id` is not a text of 1 to 256 bytes without NUL.
     """
-    return _entered(identifier(run_id, "run"))
+    return _Entered(identifier(run_id, "run"))
 
 
 def current_run() -> str:

@@ -10,6 +10,7 @@ import hashlib
 from typing import Any, Final
 
 from c4a.errors import ApprovalRequired, EffectInDoubt, LedgerError
+from c4a.record import memory
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Statement, action_lock, run_lock
 from c4a.record.doubt import BODY_ENDED, refuse_damage
 from c4a.record.entries import APPEND_INTENT, advance, entry_params, payload_text
@@ -86,7 +87,7 @@ def claim(executor: Executor, organization: str, call: Call, claimant: Claimant,
 
     One trip for a plain action; two for one that needs a yes (its signature is checked between them).
     """
-    if executor.dialect.reads_are_cheap or (organization, call.key) in _keys_seen:
+    if not call.gated and memory.is_repeat(organization, call.run, call.key, unknown=executor.dialect.reads_are_cheap):
         # A repeat ends here, without the salt and the intent's text that only a new attempt needs.
         named = {
             "organization": organization,
@@ -101,7 +102,6 @@ def claim(executor: Executor, organization: str, call: Call, claimant: Claimant,
     params = claim_params(organization, call, claimant)
     for _ in range(MAX_ROUNDS):
         begun = _begin_gated(executor, call, params, keyring) if call.gated else _begin_plain(executor, call, params)
-        _remember(_keys_seen, (organization, call.key))
         if begun is None:
             return Grant(run=call.run, key=call.key, attempt=1, epoch=0)
         seen = begun
@@ -214,34 +214,23 @@ def _begin_plain(executor: Executor, call: Call, params: dict[str, Any]) -> Seen
 
     Reading the head along in the same trip would cost every new action a tenth of its time; who lost reads it in a second trip.
     """
+    starting = _start_run(params)
     results = executor.trip(
         [
             *_locks(executor, call, params),
-            *_start_run(params),
             Statement(_FIRST_PLAIN, params),
             Statement(APPEND_INTENT, params, after_change=True),
+            *starting,
         ]
     )
-    _remember(_runs_started, (params["organization"], params["run"]))
-    return None if results[-1].count else seen_from(executor.read([Statement(SEE, params)])[0])
-
-
-REMEMBERED: Final = 10_000
-_runs_started: dict[tuple[str, str], None] = {}
-"""Runs whose row this process has written: it is the same statement every time, so it goes along once a run."""
-_keys_seen: dict[tuple[str, str], None] = {}
-"""Effects this process has claimed: asked for again they are likely done, so a read goes first. Only a guess; the record decides."""
-
-
-def _remember(memory: dict[tuple[str, str], None], what: tuple[str, str]) -> None:
-    if len(memory) >= REMEMBERED:
-        memory.clear()
-    memory[what] = None
+    written = results[-1 - len(starting)].count > 0
+    memory.remember(params["organization"], call.run, call.key, new=written or (bool(starting) and results[-1].count > 0))
+    return None if written else seen_from(executor.read([Statement(SEE, params)])[0])
 
 
 def _start_run(params: dict[str, Any]) -> list[Statement]:
-    run = (params["organization"], params["run"])
-    return [] if run in _runs_started else [Statement(_START_RUN, params)]
+    # Last, so that a run's first action tells from its count whether the run is new.
+    return [] if memory.has_row(params["organization"], params["run"]) else [Statement(_START_RUN, params)]
 
 
 def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring: Keyring) -> Seen:
@@ -257,13 +246,14 @@ def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring
     results = executor.trip(
         [
             *_locks(executor, call, params),
-            *_start_run(params),
             Statement(_FIRST_GATED, params),
             Statement(SPEND, params, after_change=True),
             Statement(APPEND_INTENT, params, after_change=True),
+            *_start_run(params),
             Statement(SEE, params),
         ]
     )
+    memory.remember(params["organization"], call.run, call.key, new=True)
     return seen_from(results[-1])
 
 

@@ -84,8 +84,10 @@ class Pool(Generic[T]):
 
     def take(self) -> T:
         """An idle connection, a new one, or the next that comes back."""
-        deadline = time.monotonic() + self._wait_seconds
         with self._changed:
+            if self._idle and not self._forking:
+                return self._idle.pop()
+            deadline = time.monotonic() + self._wait_seconds
             while True:
                 if self._idle and not self._forking:
                     return self._idle.pop()

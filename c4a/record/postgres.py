@@ -37,7 +37,7 @@ _INT8: Final = 20
 """The type number of bigint: every integer parameter is one, so that a text is one prepared statement."""
 _INTEGERS: Final = frozenset({20, 21, 23})
 _TEXTS: Final = frozenset({25, 1043, 705, 2278})
-"""text, varchar, a literal of no type, and the nothing that a lock answers. A boolean would come as the text `f`, which Python takes for true."""
+"""text, varchar, a literal of no type, and the nothing that a lock answers. A boolean would come as the text `f`, true to Python."""
 _RETRIED_STATES: Final = frozenset({"40001", "40P01"})
 
 

@@ -13,6 +13,8 @@ from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, ENTRIES_AGREE, M
 
 _MINE: Final = "token_hash = :token_hash"
 _CLEAR: Final = "reason = NULL, error = NULL, asker_hash = NULL, asker_until = NULL"
+_DONE: Final = f"state = 'done', settled_by = 'agent', note = CAST(:note AS TEXT), done_at = {MOVED_AT}, result_seq = seq + 1, {_CLEAR}"
+_MINE_RUNNING: Final = f"{_MINE} AND state = 'running'"
 
 
 def complete(executor: Executor, organization: str, run: str, key: str, token: str, *, result: str | None, note: str | None = None) -> str:
@@ -24,13 +26,12 @@ def complete(executor: Executor, organization: str, run: str, key: str, token: s
     if note is not None:
         payload["note"] = note
     params = _params(organization, run, key, token, "effect.done", payload) | {"note": note}
-    assignments = f"state = 'done', settled_by = 'agent', note = CAST(:note AS TEXT), done_at = {MOVED_AT}, result_seq = seq + 1, {_CLEAR}"
-    if _moves(executor, assignments, f"{_MINE} AND state = 'running'", params):
+    if _moves(executor, _DONE, _MINE_RUNNING, params):
         return "done"
     # Not running any more: its own late outcome settles while no newer attempt has taken the token's place, and overrules a judgement.
     late = _params(organization, run, key, token, "effect.done", payload | {"late": True}) | {"note": note}
     where = f"{_MINE} AND (state IN ('in_doubt', 'not_done') OR (state = 'done' AND settled_by <> 'agent'))"
-    if _moves(executor, assignments, where, late):
+    if _moves(executor, _DONE, where, late):
         return "late"
     return _after_all(executor, organization, run, key, token, done=True)
 
