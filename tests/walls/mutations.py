@@ -642,4 +642,11 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "g.key = :key\n) IS NOT NULL",
         (f"{_RECORD}/test_database.py::test_case_80_a_no_repeated_after_a_lost_commit_does_not_void_a_newer_yes",),
     ),
+    Mutation(
+        "the record: a process proved gone leaves a doubt",
+        "c4a/record/doubt.py",
+        "\"state = 'in_doubt', reason = 'dead'\"",
+        "\"state = 'not_done', reason = 'dead'\"",
+        ("tests/crash/test_crash.py::test_one_kill_inside_the_action_is_in_doubt_at_once_for_the_next_process",),
+    ),
 )
