@@ -181,6 +181,34 @@ class Approval(RecordRow):
         return f"{self.tool} ({self.state})"
 
 
+class Ticket(RecordHead):
+    """One question to people about exactly one action."""
+
+    slot = models.TextField()
+    number = models.BigIntegerField()
+    tool = models.TextField()
+    call_digest = models.TextField()
+    explicit_key = models.TextField(null=True)
+    state = models.TextField()
+    asked_by = models.TextField()
+    asked_at = models.BigIntegerField()
+    expires_at = models.BigIntegerField()
+    why = models.TextField()
+    mac = models.TextField()
+    key_id = models.TextField()
+    decided_by = models.TextField(null=True)
+    decided_at = models.BigIntegerField(null=True)
+    reason = models.TextField(null=True)
+    approval = models.TextField(null=True)
+    waited = models.BigIntegerField()
+
+    class Meta(RecordHead.Meta):
+        db_table = "c4a_ticket"
+
+    def __str__(self) -> str:
+        return f"{self.tool} ({self.state})"
+
+
 class Run(RecordHead):
     """One agent conversation, thread or job."""
 

@@ -12,12 +12,12 @@ from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params
 from c4a.record.keyring import Keyring
 from c4a.record.yes import APPROVAL_DOMAIN, approval_fields
 
-_OPEN_GATE: Final = """
+OPEN_GATE: Final = """
 INSERT INTO c4a_gate (organization, run, key, tool, seq, last_at, prev_digest, last_digest, last_payload_digest)
 VALUES (:organization, :run, :key, :tool, 0, 0, '', '', '')
 ON CONFLICT (organization, run, key) DO NOTHING"""
 
-_KEEP_YES: Final = """
+KEEP_YES: Final = """
 INSERT INTO c4a_approval (
     organization, run, approval, key, tool, explicit_key, state, approved_by, approved_at, expires_at, mac, key_id, gate_seq
 )
@@ -27,18 +27,18 @@ FROM c4a_gate
 WHERE organization = :organization AND run = :run AND key = :key AND last_payload_digest = :payload_digest
 ON CONFLICT (organization, run, approval) DO NOTHING"""
 
-_VOID_UNSPENT: Final = """
+VOID_UNSPENT: Final = """
 UPDATE c4a_approval SET state = 'cancelled'
 WHERE organization = :organization AND run = :run AND key = :key AND state = 'unspent' AND (
     SELECT g.last_payload_digest FROM c4a_gate AS g WHERE g.organization = :organization AND g.run = :run AND g.key = :key
 ) = :payload_digest"""
 
 # A repeat after a lost COMMIT must not come to stand after another answer: the row of the yes tells that it was given.
-_NOT_KEPT: Final = """(
+NOT_KEPT: Final = """(
     SELECT a.approval FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval
 ) IS NULL"""
 
-_RUNNING_UNDER: Final = """
+RUNNING_UNDER: Final = """
 SELECT key, last_at FROM c4a_effect
 WHERE organization = :organization AND run = :run AND call_digest = :key AND approval IS NOT NULL AND state = 'running' LIMIT 1"""
 
@@ -64,7 +64,7 @@ def approve(
         RequestRefused: nobody is named, or the expiry isn't in the future.
         InvalidArguments: the name is one that not every database can hold.
     """
-    _refuse_nameless(by)
+    refuse_nameless(by)
     if expires_in is not None and not expires_in > 0:
         raise RequestRefused(f"expires_in must be more than 0 seconds, got {expires_in!r}")
     approval = "yes_" + secrets.token_hex(12)
@@ -76,7 +76,7 @@ def approve(
         "tool": tool, "arguments": arguments, "explicit_key": explicit_key, "by": by, "at": at, "expires_at": expires_at,
         "mac": mac, "key_id": keyring.current_id,
     }  # fmt: skip
-    params = _params(organization, run, call_digest, tool, "gate.approved", payload, by) | {
+    params = gate_params(organization, run, call_digest, tool, "gate.approved", payload, by) | {
         "approval": approval, "explicit_key": explicit_key, "by": by, "at": at, "expires_at": expires_at, "mac": mac,
         "key_id": keyring.current_id,
     }  # fmt: skip
@@ -84,9 +84,9 @@ def approve(
     executor.trip(
         [
             Statement(LOCK_ACTION, params),
-            Statement(_OPEN_GATE, params),
-            *moved("c4a_gate", assignments, _NOT_KEPT, params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
-            Statement(_KEEP_YES, params),
+            Statement(OPEN_GATE, params),
+            *moved("c4a_gate", assignments, NOT_KEPT, params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
+            Statement(KEEP_YES, params),
         ]
     )
     return approval
@@ -101,32 +101,34 @@ def deny(
         RequestRefused: nobody is named.
         InvalidArguments: the name is one that not every database can hold.
     """
-    _refuse_nameless(by)
+    refuse_nameless(by)
     reason = plain_text(reason)
     where = {"organization": organization, "run": run, "key": call_digest}
-    running = executor.read([Statement(_RUNNING_UNDER, where)])[0].rows
+    running = executor.read([Statement(RUNNING_UNDER, where)])[0].rows
     payload: dict[str, Any] = {"tool": tool, "arguments": arguments, "by": by, "reason": reason}
     if running:
         payload["too_late_running_since"] = running[0][1]
-    params = _params(organization, run, call_digest, tool, "gate.denied", payload, by) | {"approval": None, "by": by, "reason": reason}
+    params = gate_params(organization, run, call_digest, tool, "gate.denied", payload, by) | {"approval": None, "by": by, "reason": reason}
     assignments = f"answer = 'denied', reason = :reason, answered_by = :by, answered_at = {MOVED_AT}"
     executor.trip(
         [
             Statement(LOCK_ACTION, params),
-            Statement(_OPEN_GATE, params),
+            Statement(OPEN_GATE, params),
             *moved("c4a_gate", assignments, not_yet_said("c4a_gate"), params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
-            Statement(_VOID_UNSPENT, params),
+            Statement(VOID_UNSPENT, params),
         ]
     )
 
 
-def _refuse_nameless(by: str) -> None:
+def refuse_nameless(by: str) -> None:
+    """Raise `RequestRefused` if nobody is named."""
     if not by.strip():
         raise RequestRefused("an answer needs a name: say who decided with by=…", errors=[{"field": "by", "problem": "blank"}])
     identifier(by, "by")
 
 
-def _params(organization: str, run: str, call_digest: str, tool: str, kind: str, payload: dict[str, Any], actor: str) -> dict[str, Any]:
+def gate_params(organization: str, run: str, call_digest: str, tool: str, kind: str, payload: dict[str, Any], actor: str) -> dict[str, Any]:
+    """The parameters of every statement that moves a gate."""
     return entry_params(kind, payload_text(payload), actor) | {
         "organization": organization,
         "run": run,

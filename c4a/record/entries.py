@@ -25,6 +25,13 @@ ENTRY_KINDS: Final = {
     "effect.happened_twice": "an older attempt reported done after a newer one began",
     "gate.approved": "a yes for exactly one action",
     "gate.denied": "a no: every unspent yes of the call is void",
+    "gate.withdrawn": "a yes that was not spent was taken back",
+    "ticket.opened": "an agent asked people about exactly one action",
+    "ticket.approved": "a person said yes; the entry names the approval it made",
+    "ticket.denied": "a person said no",
+    "ticket.expired": "nobody answered in time",
+    "ticket.cancelled": "the question was taken back",
+    "ticket.superseded": "another question took its place",
     "run.frozen": "a person stopped the run",
     "run.thawed": "a person let the run go on",
     "subject.frozen": "a person stopped the agent",
@@ -104,11 +111,13 @@ APPEND_EFFECT: Final = append("c4a_effect")
 APPEND_INTENT: Final = append("c4a_effect", approval="CAST(:approval AS TEXT)")
 APPEND_SETTLED: Final = append("c4a_effect", actor="actor")
 APPEND_GATE: Final = append("c4a_gate", attempt="0", approval="CAST(:approval AS TEXT)")
+APPEND_TICKET: Final = append("c4a_ticket", attempt="number", approval="CAST(:approval AS TEXT)")
 APPEND_RUN: Final = append("c4a_run", attempt="0")
 APPEND_SUBJECT: Final = append("c4a_subject", attempt="0")
 ADVANCE_EFFECT: Final = advance()
 ADVANCE_SETTLED: Final = advance(actor="actor")
 ADVANCE_GATE: Final = advance(attempt="0", approval="CAST(:approval AS TEXT)")
+ADVANCE_TICKET: Final = advance(attempt="number", approval="CAST(:approval AS TEXT)")
 ADVANCE_BARE: Final = advance(attempt="0")
 
 

@@ -56,9 +56,12 @@ def chain_problems(chain: Sequence[Link]) -> list[tuple[int, str]]:
     return found
 
 
+_TABLES: Final = {"effect": "c4a_effect", "gate": "c4a_gate", "ticket": "c4a_ticket", "run": "c4a_run"}
+
+
 def table_of(chain: Sequence[Link]) -> str:
     """The head table that a chain belongs to."""
-    return {"effect": "c4a_effect", "gate": "c4a_gate", "run": "c4a_run"}.get(chain[0].kind.partition(".")[0], "c4a_subject")
+    return _TABLES.get(chain[0].kind.partition(".")[0], "c4a_subject")
 
 
 def fold(chain: Sequence[Link]) -> tuple[str, dict[str, Any]]:
@@ -68,6 +71,8 @@ def fold(chain: Sequence[Link]) -> tuple[str, dict[str, Any]]:
         return table, _fold_effect(chain)
     if table == "c4a_gate":
         return table, _fold_gate(chain)
+    if table == "c4a_ticket":
+        return table, _fold_ticket(chain)
     if table == "c4a_run":
         return table, _fold_frozen(chain) | {"started_by": chain[0].actor, "started_at": chain[0].recorded_at}
     return table, _fold_frozen(chain)
@@ -166,6 +171,28 @@ def _fold_gate(chain: Sequence[Link]) -> dict[str, Any]:
                 answered_at=link.recorded_at,
             )
     return head | _place(chain)
+
+
+def _fold_ticket(chain: Sequence[Link]) -> dict[str, Any]:
+    first = chain[0]
+    asked = first.said()
+    digest, explicit_key = asked.get("call_digest", ""), asked.get("explicit_key")
+    head: dict[str, Any] = {
+        "slot": ticket_slot(digest, explicit_key), "number": first.attempt, "tool": asked.get("tool", ""), "call_digest": digest,
+        "explicit_key": explicit_key, "state": "open", "asked_by": first.actor, "asked_at": first.recorded_at,
+        "expires_at": asked.get("expires_at", 0), "why": asked.get("why", ""), "mac": asked.get("mac", ""),
+        "key_id": asked.get("key_id", ""), "decided_by": None, "decided_at": None, "reason": None, "approval": None,
+    }  # fmt: skip
+    for link in chain[1:]:
+        head.update(state=link.kind.removeprefix("ticket."), approval=link.approval)
+        if link.kind != "ticket.expired":  # nobody answered, so nobody is named
+            head.update(decided_by=link.actor, decided_at=link.recorded_at, reason=link.said().get("reason", ""))
+    return head | _place(chain)
+
+
+def ticket_slot(call_digest: str, explicit_key: str | None) -> str:
+    """What one ticket at a time may ask about: the call, under its explicit key if it has one."""
+    return call_digest if explicit_key is None else f"{call_digest}={explicit_key}"
 
 
 def _fold_frozen(chain: Sequence[Link]) -> dict[str, Any]:

@@ -19,10 +19,14 @@ from c4a.record.entries import (
     plain_text,
 )
 
-_OPEN_RUN: Final = """
+OPEN_RUN: Final = """
 INSERT INTO c4a_run (organization, run, key, started_by, started_at, seq, last_at, prev_digest, last_digest, last_payload_digest)
 VALUES (:organization, :run, 'run', :actor, {now}, 0, 0, '', '', '')
 ON CONFLICT (organization, run) DO NOTHING"""
+
+NOT_FROZEN: Final = """
+    NOT EXISTS (SELECT 1 FROM c4a_run AS f WHERE f.organization = :organization AND f.run = :run AND f.frozen_at IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM c4a_subject AS f WHERE f.organization = :organization AND f.key = :actor AND f.frozen_at IS NOT NULL)"""
 
 _OPEN_SUBJECT: Final = """
 INSERT INTO c4a_subject (organization, run, key, seq, last_at, prev_digest, last_digest, last_payload_digest)
@@ -71,7 +75,7 @@ def _write(executor: Executor, organization: str, run: str | None, agent: str | 
     params = entry_params(f"run.{what}", payload_text({"note": note}), by) | {
         "organization": organization, "run": run, "key": "run", "note": note, **run_lock(organization, run),
     }  # fmt: skip
-    executor.trip([Statement(LOCK_RUN, params), Statement(_OPEN_RUN, params), *_move("c4a_run", assignments, params, where)])
+    executor.trip([Statement(LOCK_RUN, params), Statement(OPEN_RUN, params), *_move("c4a_run", assignments, params, where)])
 
 
 def _move(head: str, assignments: str, params: dict[str, Any], where: str = "1 = 1") -> list[Statement]:

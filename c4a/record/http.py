@@ -27,14 +27,18 @@ from c4a.errors import (
 from c4a.record.entries import plain_text
 from c4a.record.types import (
     DEFAULT_GRACE_SECONDS,
+    DEFAULT_TICKET_SECONDS,
+    Answer,
     Call,
     Claimant,
+    Decision,
     Effect,
     Entry,
     Finding,
     Grant,
     Recorded,
     State,
+    Ticket,
     Verdict,
 )
 
@@ -210,6 +214,27 @@ class ServerRecord:
 
     def deny(self, *, run: str, tool: str, arguments: str, call_digest: str, by: str, reason: str = "") -> None:
         self._refuse_deciding("deny")
+
+    def pause(self, call: Call, *, actor: str, ttl_seconds: float = DEFAULT_TICKET_SECONDS, why: str = "", again: bool = False) -> Ticket:
+        raise _no_tickets("pause")
+
+    def decide(self, ticket: str, answer: Answer, *, by: str, reason: str = "", expires_in: float | None = None) -> Decision:
+        self._refuse_deciding("decide")
+
+    def cancel(self, ticket: str, *, by: str, reason: str = "") -> None:
+        raise _no_tickets("cancel")
+
+    def withdraw(self, approval: str, *, run: str, by: str, reason: str = "") -> None:
+        self._refuse_deciding("withdraw a yes")
+
+    def ticket(self, ticket: str) -> Ticket:
+        raise _no_tickets("look at a ticket")
+
+    def tickets(self, *, run: str | None = None, limit: int = 100) -> list[Ticket]:
+        raise _no_tickets("list tickets")
+
+    def wait_ticket(self, ticket: str, seconds: float) -> None:
+        raise _no_tickets("wait for an answer")
 
     def freeze(self, *, run: str | None = None, agent: str | None = None, by: str, note: str = "") -> None:
         del by
@@ -407,6 +432,12 @@ def _effect(answer: Mapping[str, Any]) -> Effect:
     values["arguments"] = canonical_from_codec(codec) if codec is not None else None
     values["result"] = answer.get("result_codec")
     return Effect(**values)  # type: ignore[arg-type]
+
+
+def _no_tickets(what: str) -> LedgerError:
+    return LedgerError(
+        f"this version can't {what} through a server: people approve there before the agent calls, or use a file or a shared database"
+    )
 
 
 def _part(name: str) -> str:

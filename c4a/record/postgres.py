@@ -19,6 +19,7 @@ from c4a.record import schema
 from c4a.record.dialects import NOTHING, POSTGRESQL, Dialect, Result, Statement
 from c4a.record.keyring import Keyring, key_id
 from c4a.record.pool import Broken, Pool
+from c4a.record.tickets import IS_OPEN, WAITING
 from c4a.record.verbs import VerbRecord
 
 if TYPE_CHECKING:
@@ -212,12 +213,20 @@ class DatabaseRecord(VerbRecord):
         yield self._executor
 
     def wait(self, run: str, key: str, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
         where = {"organization": self.organization, "run": run, "key": key}
+        self._wait_while(key, Statement(_WAITING, where), Statement(_STILL_RUNNING, where), seconds)
+
+    def wait_ticket(self, ticket: str, seconds: float) -> None:
+        asked = self.ticket(ticket)
+        where = {"organization": self.organization, "key": asked.id}
+        self._wait_while(asked.id, Statement(WAITING, where), Statement(IS_OPEN, where), seconds)
+
+    def _wait_while(self, key: str, flag: Statement, still: Statement, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
         with self._listener.interest(key) as woken:
             while True:
                 # The flag is set before the look, so a settlement after the look sends a notice.
-                running = self._executor.trip([Statement(_WAITING, where), Statement(_STILL_RUNNING, where)])[1].count
+                running = self._executor.trip([flag, still])[1].count
                 remaining = deadline - time.monotonic()
                 if not running or remaining <= 0:
                     return

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from c4a.errors import LedgerError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """The newest step this code knows."""
 
 

@@ -16,6 +16,7 @@ from c4a.record.dialects import NOTHING, SQLITE, Dialect, Result, Statement
 from c4a.record.entries import entry_digest
 from c4a.record.keyring import Keyring, key_id
 from c4a.record.pool import Borrowed, Pool
+from c4a.record.tickets import IS_OPEN
 from c4a.record.verbs import VerbRecord
 
 try:
@@ -177,22 +178,32 @@ class FileRecord(VerbRecord):
         return self._pool.connection()
 
     def wait(self, run: str, key: str, seconds: float) -> None:
+        where = {"organization": self.organization, "run": run, "key": key}
+        self._wait_while(Statement(_STILL_RUNNING, where), seconds, longest_pause=0.01)
+
+    def wait_ticket(self, ticket: str, seconds: float) -> None:
+        asked = self.ticket(ticket)
+        left = (asked.expires_at - now_micros()) / 1_000_000
+        # People take minutes, so looking 20 times a second is soon enough; nobody writes when its time is over.
+        where = {"organization": self.organization, "key": asked.id}
+        self._wait_while(Statement(IS_OPEN, where), min(seconds, max(0.0, left)), longest_pause=0.05)
+
+    def _wait_while(self, still: Statement, seconds: float, *, longest_pause: float) -> None:
         # SQLite has no wake-up; `data_version` tells in about 2 µs whether anybody committed, so looking every 2 ms is cheap.
         deadline = time.monotonic() + seconds
-        where = {"organization": self.organization, "run": run, "key": key}
         seen: int | None = None
         pause = 0.002
         while True:
             with self._watch.connection() as watch:
                 version = watch.connection.execute("PRAGMA data_version").fetchone()[0]
-                if version != seen and not watch.read([Statement(_STILL_RUNNING, where)])[0].count:
+                if version != seen and not watch.read([still])[0].count:
                     return
             seen = version
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return
             time.sleep(min(pause, remaining))
-            pause = min(pause * 1.05, 0.01)
+            pause = min(pause * 1.05, longest_pause)
 
     def close(self) -> None:
         self._pool.close()

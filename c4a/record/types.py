@@ -11,10 +11,13 @@ from typing import Any, Final, Literal, Protocol
 
 State = Literal["running", "done", "in_doubt", "not_done", "undoing", "undone"]
 Verdict = Literal["done", "not_done"]
+TicketState = Literal["open", "approved", "denied", "expired", "cancelled", "superseded"]
+Answer = Literal["approve", "deny"]
 
 DEFAULT_LEASE_SECONDS: Final = 15.0
 DEFAULT_GRACE_SECONDS: Final = 30.0
 HEARTBEAT_SECONDS: Final = 5.0
+DEFAULT_TICKET_SECONDS: Final = 86_400.0
 MAX_ARGUMENTS_BYTES: Final = 1_048_576
 MAX_RESULT_BYTES: Final = 1_048_576
 MAX_IDENTIFIER_BYTES: Final = 256
@@ -144,6 +147,48 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Ticket:
+    """One question to people about one action. It is a question about exactly these arguments and no others."""
+
+    id: str
+    """`tkt_` and 96 random bits."""
+    text: str
+    """`c4a1.<id>.<mac>`: what names the ticket outside the record. It carries no arguments."""
+    run: str
+    tool: str
+    arguments: str | None
+    """Canonical text; None once erased, and where a verb had no need to read it."""
+    call_digest: str
+    explicit_key: str | None
+    number: int
+    """The n-th ticket about this action."""
+    state: TicketState
+    why: str
+    """What the agent said."""
+    asked_by: str
+    asked_at: int
+    expires_at: int
+    decided_by: str | None = None
+    decided_at: int | None = None
+    reason: str | None = None
+    approval: str | None = None
+    """Id of the approval that a yes made."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The receipt of an answer: the same for the same answer by the same person, however often it is given."""
+
+    ticket: str
+    """The ticket's id."""
+    answer: Answer
+    by: str
+    at: int
+    reason: str
+    approval: str | None
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing `verify` found wrong: where and what."""
 
@@ -257,6 +302,42 @@ class Record(Protocol):
 
     def deny(self, *, run: str, tool: str, arguments: str, call_digest: str, by: str, reason: str = "") -> None:
         """Record a no: cancels every unspent yes of this call."""
+
+    def pause(self, call: Call, *, actor: str, ttl_seconds: float = ..., why: str = "", again: bool = False) -> Ticket:
+        """Ask people about one action; asked again, the latest ticket about it, unless it ended without an answer that counts.
+
+        `again` asks anew also after an answer; while a ticket is open, it is that one.
+
+        Raises:
+            AgentFrozen: the run or the agent was stopped.
+            RequestRefused: `ttl_seconds` is not above 0.
+        """
+
+    def decide(self, ticket: str, answer: Answer, *, by: str, reason: str = "", expires_in: float | None = None) -> Decision:
+        """Close a ticket with a yes (which may run out after `expires_in` seconds) or a no. The first answer counts.
+
+        Raises:
+            TicketRefused: another answer was first (fields `by`, `at`), or the ticket is not one to answer; field `why`.
+        """
+
+    def cancel(self, ticket: str, *, by: str, reason: str = "") -> None:
+        """Take a question back. Raises as `decide`."""
+
+    def withdraw(self, approval: str, *, run: str, by: str, reason: str = "") -> None:
+        """Take back a yes that is not spent; `approval` is its id, or the text of the ticket that made it (then `run` is not needed).
+
+        Raises:
+            TicketRefused: it is spent, void already, or unknown; field `why`.
+        """
+
+    def ticket(self, ticket: str) -> Ticket:
+        """A ticket by its text. Raises `TicketRefused` if this record did not issue it."""
+
+    def tickets(self, *, run: str | None = None, limit: int = 100) -> list[Ticket]:
+        """Open tickets, the oldest first."""
+
+    def wait_ticket(self, ticket: str, seconds: float) -> None:
+        """Block until the ticket is closed or its time is over, or `seconds` passed. Raises as `ticket`."""
 
     def freeze(self, *, run: str | None = None, agent: str | None = None, by: str, note: str = "") -> None: ...
 

@@ -6,11 +6,26 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Literal
 
-from c4a.record import answers, doubt, freeze, reads, settle, verify
+from c4a.record import answers, doubt, freeze, reads, settle, tickets, verify
 from c4a.record.claim import claim, reclaim
 from c4a.record.dialects import Executor, Statement
 from c4a.record.keyring import Keyring
-from c4a.record.types import DEFAULT_GRACE_SECONDS, Call, Claimant, Effect, Entry, Finding, Grant, Recorded, State, Verdict
+from c4a.record.types import (
+    DEFAULT_GRACE_SECONDS,
+    DEFAULT_TICKET_SECONDS,
+    Answer,
+    Call,
+    Claimant,
+    Decision,
+    Effect,
+    Entry,
+    Finding,
+    Grant,
+    Recorded,
+    State,
+    Ticket,
+    Verdict,
+)
 
 
 class VerbRecord:
@@ -26,6 +41,10 @@ class VerbRecord:
 
     def wait(self, run: str, key: str, seconds: float) -> None:
         """Block until the effect is no longer running, or `seconds` passed."""
+        raise NotImplementedError
+
+    def wait_ticket(self, ticket: str, seconds: float) -> None:
+        """Block until the ticket is closed or its time is over, or `seconds` passed."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -105,6 +124,37 @@ class VerbRecord:
             answers.deny(
                 executor, self.organization, run=run, tool=tool, arguments=arguments, call_digest=call_digest, by=by, reason=reason
             )
+
+    def pause(self, call: Call, *, actor: str, ttl_seconds: float = DEFAULT_TICKET_SECONDS, why: str = "", again: bool = False) -> Ticket:
+        with self.executor() as executor:
+            return tickets.pause(
+                executor, self.organization, self._keyring, call, actor=actor, ttl_seconds=ttl_seconds, why=why, again=again
+            )
+
+    def decide(self, ticket: str, answer: Answer, *, by: str, reason: str = "", expires_in: float | None = None) -> Decision:
+        with self.executor() as executor:
+            return tickets.decide(executor, self.organization, self._keyring, ticket, answer, by=by, reason=reason, expires_in=expires_in)
+
+    def cancel(self, ticket: str, *, by: str, reason: str = "") -> None:
+        with self.executor() as executor:
+            tickets.cancel(executor, self.organization, self._keyring, ticket, by=by, reason=reason)
+
+    def withdraw(self, approval: str, *, run: str, by: str, reason: str = "") -> None:
+        with self.executor() as executor:
+            tickets.withdraw(executor, self.organization, self._keyring, approval, run=run, by=by, reason=reason)
+
+    def ticket(self, ticket: str) -> Ticket:
+        with self.executor() as executor:
+            return tickets.ticket(executor, self.organization, self._keyring, ticket)
+
+    def tickets(self, *, run: str | None = None, limit: int = 100) -> list[Ticket]:
+        with self.executor() as executor:
+            return tickets.tickets(executor, self.organization, self._keyring, run=run, limit=limit)
+
+    def expire(self) -> int:
+        """Close every open ticket whose time is over; returns how many."""
+        with self.executor() as executor:
+            return tickets.expire(executor)
 
     def freeze(self, *, run: str | None = None, agent: str | None = None, by: str, note: str = "") -> None:
         with self.executor() as executor:

@@ -29,13 +29,17 @@ _SPENT: Final = """
 SELECT approval, key FROM c4a_entry
 WHERE organization = :organization AND run = :run AND kind = 'effect.running' AND approval IS NOT NULL"""
 
-_HEAD_TABLES: Final = ("c4a_effect", "c4a_gate", "c4a_run", "c4a_subject")
+_HEAD_TABLES: Final = ("c4a_effect", "c4a_gate", "c4a_ticket", "c4a_run", "c4a_subject")
 _COLUMNS: Final = {
     "c4a_effect": (
         "tool, state, attempt, epoch, call_digest, args_digest, explicit_key, parent, approval, reason, error, note, settled_by, actor, "
         "token_hash, first_at, done_at, happened_twice, intent_seq, result_seq, seq, last_at, prev_digest, last_digest, last_payload_digest"
     ),
     "c4a_gate": "tool, answer, reason, answered_by, answered_at, seq, last_at, prev_digest, last_digest, last_payload_digest",
+    "c4a_ticket": (
+        "slot, number, tool, call_digest, explicit_key, state, asked_by, asked_at, expires_at, why, mac, key_id, decided_by, decided_at, "
+        "reason, approval, seq, last_at, prev_digest, last_digest, last_payload_digest"
+    ),
     "c4a_run": "frozen_at, frozen_by, frozen_note, seq, last_at, prev_digest, last_digest, last_payload_digest",
     "c4a_subject": "frozen_at, frozen_by, frozen_note, seq, last_at, prev_digest, last_digest, last_payload_digest",
 }
@@ -84,7 +88,7 @@ def rebuild(executor: Executor, organization: str) -> int:
             earliest = runs.get(chain[0].run)
             if earliest is None or chain[0].recorded_at < earliest.recorded_at or earliest.kind.startswith("run."):
                 runs[chain[0].run] = chain[0]
-        heads.append(_insert(table, columns | (_LIVE if table == "c4a_effect" else {})))
+        heads.append(_insert(table, columns | _LIVE.get(table, {})))
         if table == "c4a_gate":
             heads += [_insert("c4a_approval", row) for row in fold_approvals(chain, _spent(executor, organization, chain[0].run))]
     frozen = {str(one.params["run"]) for one in heads if one.sql.startswith("INSERT INTO c4a_run ")}
@@ -95,7 +99,10 @@ def rebuild(executor: Executor, organization: str) -> int:
     return sum(result.count for result in results[len(statements) :])
 
 
-_LIVE: Final[dict[str, Any]] = {"holder": "", "waited": 0, "asker_hash": None, "asker_until": None}
+_LIVE: Final[dict[str, dict[str, Any]]] = {
+    "c4a_effect": {"holder": "", "waited": 0, "asker_hash": None, "asker_until": None},
+    "c4a_ticket": {"waited": 0},
+}
 
 
 def _bare_run(organization: str, run: str, first: Link) -> dict[str, Any]:

@@ -18,7 +18,7 @@ CANDIDATES: Final = 8
 # a hint: set back by hand it buys nothing, because of this and because the spending intent is unique on the entries.
 # Subqueries that give a value, not EXISTS: those PostgreSQL turns into joins, and on tables never analysed it then walks
 # every entry of the run; these it can only run by the index, row by row.
-_YES_STANDS: Final = """
+YES_STANDS: Final = """
     (a.expires_at IS NULL OR a.expires_at > {now})
     AND (
         SELECT y.approval FROM c4a_entry AS y
@@ -30,7 +30,7 @@ _YES_STANDS: Final = """
             AND (n.kind = 'gate.denied' OR (n.kind = 'gate.withdrawn' AND n.approval = a.approval))
     ) IS NULL"""
 
-_NEVER_SPENT: Final = """
+NEVER_SPENT: Final = """
     (
         SELECT MIN(s.key) FROM c4a_entry AS s
         WHERE s.organization = a.organization AND s.run = a.run AND s.approval = a.approval AND s.kind = 'effect.running'
@@ -48,8 +48,8 @@ YES_UNSPENT: Final = f"""
     EXISTS (
         SELECT 1 FROM c4a_approval AS a
         WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.key = :call_digest AND a.state = 'unspent'
-            AND a.mac = :mac AND {_YES_STANDS}
-            AND {_NEVER_SPENT}
+            AND a.mac = :mac AND {YES_STANDS}
+            AND {NEVER_SPENT}
     )"""
 
 # Only after the head is this claim's own: whoever loses the effect to a call under another action lock (other arguments under
@@ -71,15 +71,15 @@ UNSPENT: Final = f"""
 SELECT {_APPROVAL_COLUMNS} FROM c4a_approval AS a
 WHERE a.organization = :organization AND a.run = :run AND a.key = :call_digest AND a.state = 'unspent'
     AND (a.explicit_key IS NULL OR a.explicit_key = :explicit_key)
-    AND {_YES_STANDS}
-    AND {_NEVER_SPENT}
+    AND {YES_STANDS}
+    AND {NEVER_SPENT}
 ORDER BY a.explicit_key IS NULL, a.id LIMIT {CANDIDATES}"""
 
 _OWN: Final = f"""
 SELECT {_APPROVAL_COLUMNS} FROM c4a_approval AS a
 WHERE a.organization = :organization AND a.run = :run AND a.key = :call_digest
     AND a.approval = (SELECT h.approval FROM c4a_effect AS h WHERE h.organization = :organization AND h.run = :run AND h.key = :key)
-    AND {_YES_STANDS}
+    AND {YES_STANDS}
     AND {_SPENT_BY_THIS}"""
 
 _EXPIRED: Final = """
@@ -93,7 +93,7 @@ OWN_YES_STANDS: Final = f"""
     AND EXISTS (
         SELECT 1 FROM c4a_approval AS a
         WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.mac = :mac
-            AND {_YES_STANDS}
+            AND {YES_STANDS}
             AND {_SPENT_BY_THIS}
     )"""
 

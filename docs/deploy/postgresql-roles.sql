@@ -15,6 +15,6 @@ GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO :"app";
 REVOKE ALL ON c4a_entry, c4a_meta FROM :"app";
 GRANT SELECT, INSERT ON c4a_entry, c4a_meta TO :"app";
 -- Heads move, but none is ever dropped by hand.
-REVOKE ALL ON c4a_effect, c4a_gate, c4a_approval, c4a_run, c4a_subject FROM :"app";
-GRANT SELECT, INSERT, UPDATE ON c4a_effect, c4a_gate, c4a_approval, c4a_run, c4a_subject TO :"app";
+REVOKE ALL ON c4a_effect, c4a_gate, c4a_approval, c4a_ticket, c4a_run, c4a_subject FROM :"app";
+GRANT SELECT, INSERT, UPDATE ON c4a_effect, c4a_gate, c4a_approval, c4a_ticket, c4a_run, c4a_subject TO :"app";
 COMMIT;

@@ -14,7 +14,7 @@ from c4a.record.schema import new_organization_id
 from tests import services
 from tests.record.cast import Kept, clock_sql, record_open
 
-TABLES = ("c4a_entry", "c4a_effect", "c4a_gate", "c4a_approval", "c4a_run", "c4a_subject")
+TABLES = ("c4a_entry", "c4a_effect", "c4a_gate", "c4a_approval", "c4a_ticket", "c4a_run", "c4a_subject")
 
 
 @pytest.fixture(params=["file", "database"])

@@ -27,6 +27,7 @@ class Walk:
     rng: random.Random
     tokens: list[tuple[Call, str]] = field(default_factory=list)
     askers: list[tuple[Call, str]] = field(default_factory=list)
+    tickets: list[str] = field(default_factory=list)
 
     def call(self) -> Call:
         """One of 12 calls that share keys and gates."""
@@ -113,6 +114,28 @@ class Walk:
     def deny(self) -> None:
         deny(self.kept.record, self.call())
 
+    def pause(self) -> None:
+        again = self.rng.random() < 0.5
+        found = self.kept.record.pause(self.call(), actor=AGENT, ttl_seconds=self.rng.choice([5, 600]), why="please", again=again)
+        self.tickets.append(found.text)
+
+    def decide(self) -> None:
+        if self.tickets:
+            answer: Any = self.rng.choice(["approve", "approve", "deny"])
+            by = self.rng.choice([PERSON, "person:bob"])
+            self.kept.record.decide(self.rng.choice(self.tickets[-4:]), answer, by=by, reason="é", expires_in=self.rng.choice([None, 5]))
+
+    def cancel(self) -> None:
+        if self.tickets:
+            self.kept.record.cancel(self.rng.choice(self.tickets[-2:]), by=AGENT)
+
+    def withdraw(self) -> None:
+        if self.tickets:
+            self.kept.record.withdraw(self.rng.choice(self.tickets), run="", by=PERSON)
+
+    def expire(self) -> None:
+        self.kept.record.expire()
+
     def freeze(self) -> None:
         self.kept.record.freeze(**self.subject(), by=PERSON, note="stop")
 
@@ -131,7 +154,8 @@ class Walk:
         often: list[Callable[[], None]] = [self.claim, self.complete, self.fail, self.approve, self.resolve, self.thaw, self.thaw]
         verb = self.rng.choice([
             *often, *often, self.reclaim, self.reclaim, self.release, self.heartbeat, self.declare_dead, self.sweep, self.ask, self.ask,
-            self.answer, self.answer, self.deny, self.freeze, self.clock,
+            self.answer, self.answer, self.deny, self.freeze, self.clock, self.pause, self.pause, self.decide, self.decide, self.cancel,
+            self.withdraw, self.expire,
         ])  # fmt: skip
         try:
             verb()
@@ -210,7 +234,7 @@ def test_dropped_heads_are_folded_anew(kept: Kept) -> None:
     for _ in range(STEPS):
         walk.step()
     heads = kept.heads()
-    for table in ("c4a_effect", "c4a_gate", "c4a_approval", "c4a_run", "c4a_subject"):
+    for table in ("c4a_effect", "c4a_gate", "c4a_approval", "c4a_ticket", "c4a_run", "c4a_subject"):
         kept.sql(f"DELETE FROM {table}")
     kept.record.rebuild()
 

@@ -14,11 +14,11 @@ from django.db import DatabaseError, connection, models, transaction
 from pytest_django import DjangoDbBlocker
 
 from ledger.executor import DjangoExecutor
-from ledger.models import Approval, Effect, Entry, Gate, RecordIsReadOnly, RecordRow, Run, Subject
+from ledger.models import Approval, Effect, Entry, Gate, RecordIsReadOnly, RecordRow, Run, Subject, Ticket
 from tests.server.cast import Api, Company
 from tests.server.databases import postgresql_database, probe, sqlite_database
 
-MODELS: list[type[RecordRow]] = [Approval, Effect, Entry, Gate, Run, Subject]
+MODELS: list[type[RecordRow]] = [Approval, Effect, Entry, Gate, Run, Subject, Ticket]
 KINDS: dict[type[models.Field[Any, Any]], set[str]] = {
     models.BigIntegerField: {"BigIntegerField", "IntegerField", "AutoField", "BigAutoField"},
     models.TextField: {"TextField"},
