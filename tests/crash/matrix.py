@@ -60,7 +60,7 @@ class Record:
     def fresh(self, scenario: str) -> tuple[Place, str, World]:
         """Where the case's processes act, in which run, on what world."""
         self._count += 1
-        world = World(self.folder / f"world-{self._count}")
+        world = World(self.folder / f"world-{self.kind}-{self._count}")
         if self.kind != "file":
             return Place(self.kind, self.address, self.key), f"case-{self._count}-{os.getpid()}", world
         home = self.folder / f"record-{self._count}"
