@@ -53,11 +53,11 @@ YES_UNSPENT: Final = f"""
     )"""
 
 # Only after the head is this claim's own: whoever loses the effect to a call under another action lock (other arguments under
-# one explicit key, or arguments that the key leaves out) must not lose its yes too. Compared as one text, so that only the
-# promise's own index can find the head.
+# one explicit key, or arguments that the key leaves out) must not lose its yes too. States are compared as texts put together,
+# so that only the unique indexes can serve: the small partial ones are full of what was just open or unspent.
 SPEND: Final = """
 UPDATE c4a_approval SET state = 'spent', spent_by = :key
-WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND (
+WHERE organization = :organization AND run = :run AND approval = :approval AND state || '' = 'unspent' AND (
     SELECT h.state || ' ' || h.approval || ' ' || h.token_hash FROM c4a_effect AS h
     WHERE h.organization = :organization AND h.run = :run AND h.key = :key
 ) = 'running ' || :approval || ' ' || :token_hash"""
