@@ -110,7 +110,10 @@ class Outbox:
         try:
             outcome.write(self._record)
         except (ClaimLost, EffectUnknown, RequestRefused) as error:
-            # The record answered and will never take it: saying so once is all that is left to do.
+            # The record answered and will never take it: saying so once is all that is left to do. A release says that
+            # nothing began; that its claim never arrived is the other half of what it was kept for.
+            if outcome.verb == "release":
+                return True
             warnings.warn(f"an outcome kept for action {outcome.key} was refused by the record: {error}", RuntimeWarning, stacklevel=2)
         except C4AError:
             return False  # unreachable, full, or its key was revoked: all of them can be mended

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from c4a.record.postgres import migrate
-from tests.crash.agent import SCENARIOS
+from c4a.record.sqlite import SqliteExecutor, prepare_connection
+from c4a.record.verify import verify
+from tests.crash.agent import SCENARIOS, Place, World, live
+from tests.crash.matrix import STATES, TOLD, _forked, _inspected
+from tests.crash.server import KillableServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = {"file": ["--file"], "database": ["--database"]}
+OVER_REST = sorted(set(SCENARIOS) - {"opening", "approved"})
+"""An agent behind a server makes no record and gives no yes."""
 
 
 def matrix(kind: str, request: pytest.FixtureRequest, *arguments: str) -> list[dict[str, Any]]:
@@ -92,3 +100,106 @@ def test_one_kill_inside_the_action_is_in_doubt_at_once_for_the_next_process(tmp
 
     case = json.loads(done.stdout)
     assert (case["ending"], case["wrong"]) == ("in doubt", [])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[KillableServer]:
+    """A server on SQLite."""
+    made = KillableServer(tmp_path)
+    made.prepare()
+    yield made
+    made.kill()
+
+
+def over_rest(server: KillableServer, *arguments: str) -> list[dict[str, Any]]:
+    """Run the matrix with agents of a server that lives; returns its cases."""
+    server.start_until(None)
+    where = ["--server", server.url, "--key", server.keys["acme"]["key"]]
+    scenarios = [word for scenario in OVER_REST for word in ("--scenario", scenario)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.matrix", "--json", *where, *scenarios, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=3600,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    cases: list[dict[str, Any]] = json.loads(done.stdout)
+    assert [case for case in cases if case["wrong"]] == []
+    assert findings(server) == []
+    return cases
+
+
+def findings(server: KillableServer) -> list[str]:
+    """What `verify` finds in the record of a server on SQLite."""
+    connection = sqlite3.connect(server.folder / "c4a.sqlite", isolation_level=None)
+    try:
+        prepare_connection(connection)
+        return [str(one) for one in verify(SqliteExecutor(connection), server.keys["acme"]["organization"])]
+    finally:
+        connection.close()
+
+
+@pytest.mark.ci
+def test_a_sample_of_agents_killed_over_rest(server: KillableServer) -> None:
+    assert len(over_rest(server, "--sample", "1")) >= len(OVER_REST)
+
+
+@pytest.mark.prove
+def test_no_kill_of_an_agent_over_rest_and_of_its_recovery_does_anything_twice(server: KillableServer) -> None:
+    assert len(over_rest(server)) > 100
+
+
+def killed_server_case(server: KillableServer, kill_at: int, folder: Path) -> bool:
+    """Let the server die at one moment of one action, start another, let the agent come again; True if it was killed."""
+    world = World(folder / f"world-{kill_at}")
+    place = Place("server", server.url, server.keys["acme"]["key"])
+    run = f"run-{kill_at}"
+    server.start_until(kill_at)
+    first = _forked(lambda: live("plain", place, run, world, None))
+    was_killed = server.has_ended(1.0)
+    server.kill()
+    server.start_until(None)
+
+    last = _forked(lambda: live("plain", place, run, world, None))
+    seen = _forked(lambda: _inspected(place, run))
+    server.kill()
+
+    assert last.report.get("told") in TOLD, (kill_at, first.report, last.report, seen.report)
+    ending = TOLD[last.report["told"]]
+    lines = world.lines()
+    told = (kill_at, first.report.get("told"), ending, lines, seen.report)
+    assert seen.report["states"] == STATES[ending], told
+    assert len(lines) <= 1, told
+    assert ending != "done" or lines, told
+    assert first.report.get("told") != "done" or ending == "done", told
+    assert findings(server) == [], told
+    return was_killed
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("kill_at", [3, 9, 14])
+def test_a_server_killed_at_some_statements_of_an_action_loses_and_repeats_nothing(
+    server: KillableServer, kill_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the agent's outbox
+    server.start_until(None)
+    server.kill()
+
+    assert killed_server_case(server, kill_at, tmp_path)
+
+
+@pytest.mark.prove
+def test_a_server_killed_at_any_statement_of_an_action_loses_and_repeats_nothing(
+    server: KillableServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server.start_until(None)
+    server.kill()
+
+    for kill_at in range(200):
+        if not killed_server_case(server, kill_at, tmp_path):
+            break
+
+    assert 12 < kill_at < 199

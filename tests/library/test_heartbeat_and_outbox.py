@@ -211,10 +211,17 @@ def test_an_outcome_the_record_refuses_for_ever_is_dropped_aloud(library: Librar
         act()
     effect = library.only_effect()
     connection = connect.connection()
-    connection.outbox._save(outbox.Outcome("release", "r", effect.key, "never-held"))
+    connection.outbox._save(outbox.Outcome("complete", "r", effect.key, "never-held", result="1"))
     with pytest.warns(RuntimeWarning, match="was refused"):
         library.init()
     assert kept(library) == []
+
+
+def test_a_release_whose_claim_never_arrived_is_dropped_in_silence(library: Library, recwarn: pytest.WarningsRecorder) -> None:
+    connect.connection().outbox._save(outbox.Outcome("release", "r", "0" * 64, "never-arrived"))
+    library.init()
+    assert kept(library) == []
+    assert not [one for one in recwarn if issubclass(one.category, RuntimeWarning)]
 
 
 class Counting:

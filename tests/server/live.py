@@ -76,14 +76,21 @@ class LiveServer:
             asgi = ["uvicorn", "c4a_project.asgi:application", "--lifespan", "off", "--log-level", "warning"]
             self._run([sys.executable, "-m", *asgi, "--port", str(self.events_port)])
         else:
-            listener = socket.socket()
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", self.port))
-            listener.listen(512)
-            self._run([sys.executable, "-m", "c4a_project.serve", str(listener.fileno())], (listener.fileno(),))
-            listener.close()
+            self.serve([sys.executable, "-m", "c4a_project.serve"])
+            return
         for url in {self.url, self.events_url}:
             self._wait_ready(url)
+
+    def serve(self, command: list[str], *arguments: str) -> None:
+        """Start one process that serves everything, on a listening socket whose descriptor it gets before `arguments`."""
+        self.port = self.port or free_port()
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen(512)
+        self._run([*command, str(listener.fileno()), *arguments], (listener.fileno(),))
+        listener.close()
+        self._wait_ready(self.url)
 
     def kill(self) -> None:
         """SIGKILL, as a crash of the machine would."""
