@@ -68,7 +68,7 @@ def _wrap_sqlite(moments: Moments) -> None:
         return real(*args, **options, factory=Killing)
 
     sqlite3.connect = connect  # type: ignore[assignment]
-    sqlite3.dbapi2.connect = connect  # type: ignore[attr-defined]  # where Django looks for it
+    sqlite3.dbapi2.connect = connect  # type: ignore[assignment]  # where Django looks for it
 
 
 def _wrap_postgresql(moments: Moments) -> None:
