@@ -159,6 +159,10 @@ class SteadyExecutor:
                 lost = error
             except psycopg.Error as error:
                 lost = error
+            except RecordUnreachable as error:
+                if "refused" not in error.fields:
+                    raise  # no connection was free, and that was waited for already
+                lost = error
         raise RecordUnreachable(
             f"the database did not answer ({str(lost).strip()}): whether the last write arrived is settled by calling again"
         ) from lost
@@ -344,7 +348,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
         connection = psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="c4a")
         prepare_connection(connection)
     except psycopg.Error as error:
-        raise RecordUnreachable(f"no connection to {without_password(url)} ({str(error).strip()})") from error
+        raise RecordUnreachable(f"no connection to {without_password(url)} ({str(error).strip()})", refused=True) from error
     return connection
 
 

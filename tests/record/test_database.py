@@ -597,3 +597,19 @@ def test_c_e4_a_waiter_goes_on_where_notices_get_lost(kept_database: Kept, monke
 
     assert woken
     assert woken[0] - began < 3
+
+
+def test_a_database_that_restarts_is_connected_to_again(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = iter([True, True])
+    real = postgres.connect
+
+    def connect(url: str) -> Any:
+        if next(refused, False):
+            raise RecordUnreachable("no connection", refused=True)
+        return real(url)
+
+    monkeypatch.setattr(postgres, "connect", connect)
+    kept_database.record._pool.drop_idle()
+
+    assert isinstance(kept_database.record.claim(call(10), claimant()), Grant)
+    assert next(refused, None) is None
