@@ -43,7 +43,7 @@ format: environment-test
 
 prove: environment-test
 	@echo "Tests of tier P"
-	@$(PYTEST) -m prove tests
+	@$(PYTEST) -m prove --override-ini faulthandler_timeout=5400 tests
 	@echo "Every guard taken out once"
 	@$(BIN)/python -m tests.walls.mutate
 	@echo "Benchmarks, into docs/benchmarks"
