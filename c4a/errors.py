@@ -16,7 +16,8 @@ C4AError
 ├── StaleVerdict                a judgement names an attempt that is no longer the last
 ├── ClaimLost                   the token does not hold the claim (fenced off)
 ├── EffectUnknown               no such action in this organization
-├── TicketRefused               a ticket this record did not issue, or that is closed
+├── TicketRefused               a ticket that was changed, or that is closed
+│   └── TicketUnknown           a ticket this record did not issue
 ├── UndoFailed                  a reversal raised
 ├── ReplayMismatch, ReplayMissing
 ├── RequestRefused              the request itself is wrong (shape, size, media type)
@@ -115,7 +116,7 @@ class EffectUndone(C4AError):
 
 
 class ApprovalRequired(C4AError):
-    """No unspent yes for exactly this call. Fields: `run`, `tool`, `arguments`, `call_digest`, `key`."""
+    """No unspent yes for exactly this call. Fields: `run`, `tool`, `arguments`, `call_digest`, `key`, and `ticket` if people are asked."""
 
     code = "approval-required"
     status = 403
@@ -175,10 +176,21 @@ class EffectUnknown(C4AError):
 
 
 class TicketRefused(C4AError):
-    """A ticket that this record did not issue, or one that was changed, expired or already decided."""
+    """A ticket that can't be answered so. Fields: `why` and, once it is closed, `state`, `by`, `at` (µs), `reason`.
+
+    `why` is one of `malformed`, `unknown` (this record did not issue it), `changed` (its text or its row), `decided`, `expired`,
+    `cancelled`, `superseded`; of a yes to withdraw also `spent` and `void`.
+    """
 
     code = "ticket-refused"
     status = 409
+
+
+class TicketUnknown(TicketRefused):
+    """No such ticket in this record, or not in this organization: it is forged, or another's."""
+
+    code = "ticket-unknown"
+    status = 404
 
 
 class UndoFailed(C4AError):

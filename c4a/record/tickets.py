@@ -1,4 +1,4 @@
-"""Tickets: an agent's question to people about exactly one action, its answer, and what ends it without one.
+"""Tickets: an agent's question to people about exactly one action, and its answer.
 
 A ticket is a head with a chain of its own. Its text `c4a1.<id>.<mac>` is all that leaves the record; the signature binds the
 id to organization, run, tool, call, explicit key and expiry, so that no row made, moved or edited by hand can be answered.
@@ -6,14 +6,13 @@ id to organization, run, tool, call, explicit key and expiry, so that no row mad
 
 from __future__ import annotations
 
-import json
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from c4a.errors import LedgerError, RecordDamaged, RequestRefused, TicketRefused
-from c4a.keys import call_digest as digest_of
+from c4a.errors import LedgerError, RequestRefused
 from c4a.keys import identifier
+from c4a.record import memory
 from c4a.record.answers import KEEP_YES, NOT_KEPT, OPEN_GATE, RUNNING_UNDER, VOID_UNSPENT, gate_params, refuse_nameless
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Statement, action_lock, run_lock
 from c4a.record.entries import (
@@ -32,20 +31,38 @@ from c4a.record.fold import ticket_slot
 from c4a.record.freeze import NOT_FROZEN, OPEN_RUN
 from c4a.record.head import frozen_error
 from c4a.record.keyring import Keyring
+from c4a.record.ticket_end import AS_SIGNED, CLOSED_BY, STILL_OPEN, close, closing_params, lapsing, refuse_open
+from c4a.record.ticket_end import expire as expire  # all verbs of tickets by one name
+from c4a.record.ticket_row import (
+    COLUMNS,
+    SEE,
+    SEE_PAGE,
+    TICKET_DOMAIN,
+    TicketRow,
+    changed,
+    closed_error,
+    damaged,
+    is_signed,
+    known,
+    look,
+    parts_of,
+    read_row,
+    refuse_changed,
+    remember,
+    row_from,
+    shown,
+    signed_fields,
+)
 from c4a.record.types import DEFAULT_TICKET_SECONDS, Answer, Call, Decision, Ticket
+from c4a.record.withdrawal import void_all as void_all
+from c4a.record.withdrawal import withdraw as withdraw
 from c4a.record.yes import APPROVAL_DOMAIN, NEVER_SPENT, YES_STANDS, approval_fields
 
-TICKET_DOMAIN: Final = "c4a/ticket/v1"
-TEXT_PREFIX: Final = "c4a1"
 MAX_TTL_SECONDS: Final = 366 * 86_400.0
+
 ROUNDS: Final = 3
 """How often a pause asks anew because what it found can't be answered; once is enough unless secrets change meanwhile."""
-
-_COLUMNS: Final = (
-    "t.key, t.run, t.tool, t.call_digest, t.explicit_key, t.number, t.state, t.why, t.asked_by, t.asked_at, t.expires_at, t.mac, t.key_id, "
-    "t.decided_by, t.decided_at, t.reason, t.approval, {now}"
-)
-
+_STATES: Final = {"approve": "approved", "deny": "denied"}
 _LATEST: Final = "t.organization = :organization AND t.run = :run AND t.slot = :slot ORDER BY t.number DESC LIMIT 1"
 
 # What a repeated question gets to see again: the open ticket, and unless asked again the last answer while it counts. A yes
@@ -77,91 +94,31 @@ WHERE COALESCE((
 ), 0) = 0
     AND {NOT_FROZEN}
 ON CONFLICT DO NOTHING"""
-
 _APPEND_OPENED: Final = APPEND_TICKET.replace(":approval", "NULL")
 
-# The head must be what its last entry says: a ticket set back to open by hand can't be answered again.
-_STILL_OPEN: Final = """state = 'open' AND (
-    SELECT e.digest FROM c4a_entry AS e
-    WHERE e.organization = :organization AND e.run = :run AND e.key = c4a_ticket.key AND e.seq = c4a_ticket.seq AND e.kind = 'ticket.opened'
-) = last_digest"""
-
-_AS_SIGNED: Final = "tool = :tool AND slot = :slot AND mac = :mac AND expires_at = :expires_at"
-
-# Whose chain it is tells only the row, so the entry follows the row that this payload moved.
-_LAPSE: Final = (
-    f"UPDATE c4a_ticket SET state = 'expired', {ADVANCE_TICKET.replace(':approval', 'NULL')}\n"
-    f"WHERE organization = :organization AND run = :run AND slot = :slot AND state = 'open' AND expires_at <= {{now}} AND {_STILL_OPEN}"
-)
-_APPEND_LAPSED: Final = (
-    APPEND_TICKET.replace("AND key = :key AND last_payload_digest", "AND slot = :slot AND last_payload_digest")
-    .replace("e.key = :key", "e.key = c4a_ticket.key")
-    .replace(":approval", "NULL")
-)
-
 _SEE_LATEST: Final = f"""
-SELECT {_COLUMNS},
+SELECT {COLUMNS},
     (SELECT f.frozen_at FROM c4a_run AS f WHERE f.organization = :organization AND f.run = :run),
     (SELECT f.frozen_at FROM c4a_subject AS f WHERE f.organization = :organization AND f.key = :actor)
 FROM c4a_ticket AS t WHERE {_LATEST}"""
-
-_SEE: Final = f"SELECT {_COLUMNS} FROM c4a_ticket AS t WHERE t.organization = :organization AND t.key = :key"
-
-_SEE_WITH_ARGUMENTS: Final = f"""
-SELECT {_COLUMNS}, o.payload
-FROM c4a_ticket AS t
-LEFT JOIN c4a_entry AS o ON o.organization = t.organization AND o.run = t.run AND o.key = t.key AND o.seq = 1
-WHERE t.organization = :organization"""
 
 # What a decision does to the gate happens only if this very decision closed the ticket.
 _DECIDED: Final = """(
     SELECT t.last_payload_digest FROM c4a_ticket AS t WHERE t.organization = :organization AND t.key = :ticket AND t.run = :run
 ) = :ticket_payload_digest"""
-
 _OPEN_GATE_IF_DECIDED: Final = OPEN_GATE.replace("VALUES (:organization, :run, :key, :tool, 0, 0, '', '', '')", (
     f"SELECT :organization, :run, :key, :tool, 0, 0, '', '', ''\nWHERE {_DECIDED}"
 ))  # fmt: skip
 
-_UNSPENT_YES: Final = f"""(
-    SELECT a.approval FROM c4a_approval AS a
-    WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval AND a.key = :key AND a.state = 'unspent'
-        AND {YES_STANDS} AND {NEVER_SPENT}
-) = :approval"""
-
-_WITHDRAWN: Final = """
-UPDATE c4a_approval SET state = 'withdrawn'
-WHERE organization = :organization AND run = :run AND approval = :approval AND state = 'unspent' AND (
-    SELECT g.last_payload_digest FROM c4a_gate AS g WHERE g.organization = :organization AND g.run = :run AND g.key = :key
-) = :payload_digest"""
-
-_APPROVAL: Final = """
-SELECT a.key, a.tool, a.state, a.spent_by, (
-    SELECT MIN(s.key) FROM c4a_entry AS s
-    WHERE s.organization = a.organization AND s.run = a.run AND s.approval = a.approval AND s.kind = 'effect.running'
-        AND s.approval IS NOT NULL
+IS_OPEN: Final = (
+    "SELECT 1 FROM c4a_ticket WHERE organization = :organization AND key = :key AND state || '' = 'open' AND expires_at > {now}"
 )
-FROM c4a_approval AS a WHERE a.organization = :organization AND a.run = :run AND a.approval = :approval"""
-
-# The first condition is the partial index's own, to the letter: SQLite uses it for nothing else.
-_LAPSED: Final = """
-SELECT t.organization, t.run, t.slot FROM c4a_ticket AS t WHERE t.state = 'open' AND t.expires_at <= {now} LIMIT :limit"""
-
-IS_OPEN: Final = "SELECT 1 FROM c4a_ticket WHERE organization = :organization AND key = :key AND state = 'open' AND expires_at > {now}"
 """One row while a ticket can be answered."""
-WAITING: Final = "UPDATE c4a_ticket SET waited = 1 WHERE organization = :organization AND key = :key AND state = 'open' AND waited = 0"
+
+WAITING: Final = (
+    "UPDATE c4a_ticket SET waited = 1 WHERE organization = :organization AND key = :key AND state || '' = 'open' AND waited = 0"
+)
 """Somebody waits for the answer: closing it sends a notice."""
-
-LAPSED_BATCH: Final = 200
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A ticket as stored, and the clock when it was read."""
-
-    ticket: Ticket
-    mac: str
-    key_id: str
-    read_at: int
 
 
 def pause(
@@ -182,13 +139,15 @@ def pause(
     for _ in range(ROUNDS):
         params = _pause_params(executor, organization, keyring, call, actor, ttl_seconds, plain_text(why), again=again)
         row = _pause_once(executor, params)
-        if row is not None and _is_signed(organization, keyring, row):
-            _remember(organization, row)
+        if row is not None and is_signed(organization, keyring, row):
+            remember(organization, row)
             return replace(row.ticket, arguments=call.arguments)
         if row is not None:
             # Its secret is gone or the row was edited: nobody can answer it, so another question takes its place.
-            _close(executor, organization, row, "superseded", by=actor, reason="its signature can't be read any more")
-        again = True
+            closed = close(executor, organization, row, "superseded", by=actor, reason="its signature can't be read any more")
+            if closed.ticket.state == "open":
+                raise damaged(closed.ticket)
+            again = True
     raise LedgerError(f"{call.tool}: its ticket can't be read with the secret of this record: make sure that every process has the same")
 
 
@@ -209,75 +168,50 @@ def decide(
         raise RequestRefused(f"answer: expected 'approve' or 'deny', got {answer!r:.200}")
     if expires_in is not None and (isinstance(expires_in, bool) or not expires_in > 0):
         raise RequestRefused(f"expires_in must be more than 0 seconds, got {expires_in!r}")
-    row = _known(organization, keyring, text) or _read(executor, organization, keyring, text)
+    row = known(organization, keyring, text) or read_row(executor, organization, keyring, text)
     answering = _answer(executor, organization, keyring, row, answer, by, plain_text(reason), expires_in)
     _, closed, *_, seen = executor.trip(answering)
-    after = _row(seen.rows[0]) if seen.rows else None
-    if after is None or not _is_signed(organization, keyring, after):
-        raise _changed(text)
+    after = row_from(seen.rows[0]) if seen.rows else None
+    if after is None or not is_signed(organization, keyring, after):
+        raise changed(text)
     if not closed.count and after.ticket.state == "open":
-        _refuse_open(executor, organization, after)
+        refuse_open(executor, organization, after)
     ticket = after.ticket
     if (ticket.state, ticket.decided_by) == (_STATES[answer], by):
         return Decision(ticket.id, answer, by, ticket.decided_at or 0, ticket.reason or "", ticket.approval)
-    raise _closed(ticket)
+    raise closed_error(ticket)
 
 
 def cancel(executor: Executor, organization: str, keyring: Keyring, text: str, *, by: str, reason: str = "") -> None:
     """Take a question back. Two trips. See `c4a.record.types.Record.cancel`."""
     refuse_nameless(by)
-    row = _read(executor, organization, keyring, text)
-    after = _close(executor, organization, row, "cancelled", by=by, reason=plain_text(reason))
+    row = read_row(executor, organization, keyring, text)
+    after = close(executor, organization, row, "cancelled", by=by, reason=plain_text(reason))
     if after.ticket.state == "open":
-        _refuse_open(executor, organization, after)
+        refuse_open(executor, organization, after)
     if after.ticket.state != "cancelled":
-        raise _closed(after.ticket)
-
-
-def withdraw(executor: Executor, organization: str, keyring: Keyring, approval: str, *, run: str, by: str, reason: str = "") -> None:
-    """Take back a yes that is not spent. Two trips, three by a ticket's text. See `c4a.record.types.Record.withdraw`."""
-    refuse_nameless(by)
-    if approval.startswith(TEXT_PREFIX + "."):
-        ticket = _read(executor, organization, keyring, approval).ticket
-        if ticket.approval is None:
-            raise TicketRefused(f"the ticket about {ticket.tool} has no yes to take back: it is {ticket.state}", why=ticket.state)
-        approval, run = ticket.approval, ticket.run
-    where = {"organization": organization, "run": run, "approval": approval}
-    rows = executor.read([Statement(_APPROVAL, where)])[0].rows
-    if not rows:
-        raise TicketRefused(f"no approval {approval} in run {run}", why="unknown", approval=approval)
-    key, tool, state, *_ = rows[0]
-    if state == "withdrawn":
-        return
-    payload = {"tool": tool, "by": by, "reason": plain_text(reason)}
-    params = gate_params(organization, run, key, tool, "gate.withdrawn", payload, by) | {"approval": approval}
-    done, after = _withdraw_once(executor, params)
-    if not done:
-        raise _not_withdrawn(after, approval)
-
-
-def expire(executor: Executor, *, limit: int = LAPSED_BATCH) -> int:
-    """Close open tickets whose time is over, in all organizations; returns how many. Safe twice at once."""
-    found = executor.read([Statement(_LAPSED, {"limit": limit})])[0].rows
-    return sum(_lapse(executor, organization, run, slot) for organization, run, slot in found)
+        raise closed_error(after.ticket)
 
 
 def ticket(executor: Executor, organization: str, keyring: Keyring, text: str) -> Ticket:
     """A ticket by its text, with its arguments. One trip.
 
     Raises:
-        TicketRefused: this record did not issue it, or it was changed.
+        TicketUnknown: this record issued no such ticket.
+        TicketRefused: its text or its row was changed.
         RecordDamaged: the arguments kept with it are not those it asks about.
     """
-    ticket_id, mac = _parts(text)
-    query = _SEE_WITH_ARGUMENTS + " AND t.key = :key"
-    rows = executor.read([Statement(query, {"organization": organization, "key": ticket_id})])[0].rows
-    if not rows:
-        raise _unknown(text)
-    row = _row(rows[0])
-    if row.mac != mac or not _is_signed(organization, keyring, row):
-        raise _changed(text)
-    return _shown(row, rows[0][-1])
+    row, payload = look(executor, organization, parts_of(text)[0], text)
+    refuse_changed(organization, keyring, text, row)
+    return shown(row, payload)
+
+
+def ticket_by_id(executor: Executor, organization: str, keyring: Keyring, ticket_id: str) -> Ticket:
+    """A ticket by its id, for a server that knows by the key who asks. One trip; raises as `ticket`."""
+    row, payload = look(executor, organization, ticket_id, ticket_id)
+    if not is_signed(organization, keyring, row):
+        raise changed(ticket_id)
+    return shown(row, payload)
 
 
 def tickets(executor: Executor, organization: str, keyring: Keyring, *, run: str | None = None, limit: int = 100) -> list[Ticket]:
@@ -286,30 +220,19 @@ def tickets(executor: Executor, organization: str, keyring: Keyring, *, run: str
     Raises:
         RecordDamaged: as `ticket`.
     """
-    query = _SEE_WITH_ARGUMENTS + " AND t.state = 'open' AND t.expires_at > {now}"
-    query += (" AND t.run = :run" if run is not None else "") + " ORDER BY t.asked_at, t.key LIMIT :limit"
-    rows = executor.read([Statement(query, {"organization": organization, "run": run, "limit": limit})])[0].rows
-    read = [(_row(row), row[-1]) for row in rows]
-    return [_shown(row, payload) for row, payload in read if _is_signed(organization, keyring, row)]
+    return tickets_page(executor, organization, keyring, run=run, limit=limit)[0]
 
 
-def void_all(executor: Executor, organization: str, *, by: str, reason: str) -> tuple[int, int]:
-    """Take back every unspent yes and close every open ticket, by entries; returns how many of each."""
-    yeses = executor.read([Statement(_ALL_UNSPENT, {"organization": organization})])[0].rows
-    voided = 0
-    for run, approval, key, tool in yeses:
-        payload = {"tool": tool, "by": by, "reason": plain_text(reason)}
-        params = gate_params(organization, run, key, tool, "gate.withdrawn", payload, by) | {"approval": approval}
-        voided += _withdraw_once(executor, params)[0]
-    rows = executor.read([Statement(_ALL_OPEN, {"organization": organization})])[0].rows
-    for row in rows:
-        _close(executor, organization, _row(row), "superseded", by=by, reason=reason)
-    return voided, len(rows)
-
-
-_ALL_UNSPENT: Final = "SELECT run, approval, key, tool FROM c4a_approval WHERE organization = :organization AND state = 'unspent'"
-_ALL_OPEN: Final = f"SELECT {_COLUMNS} FROM c4a_ticket AS t WHERE t.organization = :organization AND t.state = 'open'"
-_STATES: Final = {"approve": "approved", "deny": "denied"}
+def tickets_page(
+    executor: Executor, organization: str, keyring: Keyring, *, run: str | None = None, after: int = 0, limit: int = 100
+) -> tuple[list[Ticket], int | None]:
+    """As `tickets`, after a cursor (0: from the beginning), and the cursor of the next page; None after the last."""
+    query = SEE_PAGE + (" AND t.run = :run" if run is not None else "") + " ORDER BY t.id + 0 LIMIT :limit"
+    where = {"organization": organization, "run": run, "after": after, "limit": limit}
+    rows = executor.read([Statement(query, where)])[0].rows
+    read = [(row_from(row), row[-2]) for row in rows]
+    found = [shown(row, payload) for row, payload in read if is_signed(organization, keyring, row)]
+    return found, int(rows[-1][-1]) if rows and len(rows) == limit else None
 
 
 def _pause_params(
@@ -318,7 +241,7 @@ def _pause_params(
     ticket_id = "tkt_" + secrets.token_hex(12)
     expires_at = executor.clock() + int(ttl_seconds * 1_000_000)
     mac = keyring.sign(
-        TICKET_DOMAIN, _fields(organization, ticket_id, call.run, call.tool, call.call_digest, call.explicit_key, expires_at)
+        TICKET_DOMAIN, signed_fields(organization, ticket_id, call.run, call.tool, call.call_digest, call.explicit_key, expires_at)
     )
     payload: dict[str, Any] = {
         "arguments": call.arguments, "call_digest": call.call_digest, "explicit_key": call.explicit_key, "expires_at": expires_at,
@@ -334,14 +257,15 @@ def _pause_params(
     }  # fmt: skip
 
 
-def _pause_once(executor: Executor, params: dict[str, Any]) -> _Row | None:
+def _pause_once(executor: Executor, params: dict[str, Any]) -> TicketRow | None:
     """The latest ticket after the attempt to open one; None if there is none, because the run is frozen and that is raised."""
+    starting = [] if memory.has_row(params["organization"], params["run"]) else [Statement(OPEN_RUN, params)]
     results = executor.trip(
         [
             Statement(LOCK_RUN_SHARED, params),
             Statement(LOCK_ACTION, params),
-            Statement(OPEN_RUN, params),
-            *_lapsing(params["organization"], params["run"], params["slot"]),
+            *starting,
+            *lapsing(params["organization"], params["run"], params["slot"]),
             Statement(_OPEN, params),
             Statement(_APPEND_OPENED, params, after_change=True),
             Statement(_SEE_LATEST, params),
@@ -352,26 +276,14 @@ def _pause_once(executor: Executor, params: dict[str, Any]) -> _Row | None:
         frozen = frozen_error(executor, params)
         if frozen is not None:
             raise frozen
-    return _row(rows[0]) if rows else None
-
-
-def _lapsing(organization: str, run: str, slot: str) -> list[Statement]:
-    params = entry_params("ticket.expired", payload_text({}), "c4a") | {"organization": organization, "run": run, "slot": slot}
-    return [
-        Statement(_LAPSE, params),
-        Statement(_APPEND_LAPSED, params, after_change=True),
-    ]
-
-
-def _lapse(executor: Executor, organization: str, run: str, slot: str) -> int:
-    return executor.trip(_lapsing(organization, run, slot))[0].count
+    return row_from(rows[0]) if rows else None
 
 
 def _answer(
     executor: Executor,
     organization: str,
     keyring: Keyring,
-    row: _Row,
+    row: TicketRow,
     answer: Answer,
     by: str,
     reason: str,
@@ -380,8 +292,7 @@ def _answer(
     """The decision, what it does to the gate, and the look at the ticket: one transaction."""
     asked = row.ticket
     approval = "yes_" + secrets.token_hex(12) if answer == "approve" else None
-    closing = _closing(organization, row, _STATES[answer], by=by, reason=reason, approval=approval)
-    where = f"expires_at > {{now}} AND {_AS_SIGNED} AND {_STILL_OPEN}"
+    closing = closing_params(organization, row, _STATES[answer], by=by, reason=reason, approval=approval)
     if answer == "approve":
         params = _yes_params(executor, organization, keyring, asked, str(approval), by, expires_in)
         assignments = f"answer = 'approved', reason = NULL, answered_by = :by, answered_at = {MOVED_AT}"
@@ -391,18 +302,15 @@ def _answer(
         assignments = f"answer = 'denied', reason = :reason, answered_by = :by, answered_at = {MOVED_AT}"
         not_yet, then = not_yet_said("c4a_gate"), VOID_UNSPENT
     params |= {"ticket": asked.id, "ticket_payload_digest": closing["payload_digest"]}
-    where = f"expires_at > {{now}} AND {_AS_SIGNED} AND {_STILL_OPEN}"
+    where = f"expires_at > {{now}} AND {AS_SIGNED} AND {STILL_OPEN}"
     return [
         Statement(LOCK_ACTION, params),
-        *moved("c4a_ticket", _CLOSED_BY, where, closing, advance_by=ADVANCE_TICKET, append_by=APPEND_TICKET),
+        *moved("c4a_ticket", CLOSED_BY, where, closing, advance_by=ADVANCE_TICKET, append_by=APPEND_TICKET),
         Statement(_OPEN_GATE_IF_DECIDED, params),
         *moved("c4a_gate", assignments, f"{not_yet} AND {_DECIDED}", params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
         Statement(then, params),
-        Statement(_SEE, closing),
+        Statement(SEE, closing),
     ]
-
-
-_CLOSED_BY: Final = f"state = :state, decided_by = :actor, decided_at = {MOVED_AT}, reason = :reason, approval = CAST(:approval AS TEXT)"
 
 
 def _yes_params(
@@ -427,171 +335,3 @@ def _no_params(executor: Executor, organization: str, asked: Ticket, by: str, re
         payload["too_late_running_since"] = running[0][1]
     params = gate_params(organization, asked.run, asked.call_digest, asked.tool, "gate.denied", payload, by)
     return params | {"approval": None, "by": by, "reason": reason}
-
-
-def _closing(organization: str, row: _Row, state: str, *, by: str, reason: str, approval: str | None = None) -> dict[str, Any]:
-    asked = row.ticket
-    return entry_params(f"ticket.{state}", payload_text({"reason": reason}), by) | {
-        "organization": organization, "run": asked.run, "key": asked.id, "slot": ticket_slot(asked.call_digest, asked.explicit_key),
-        "tool": asked.tool, "mac": row.mac, "expires_at": asked.expires_at, "state": state, "reason": reason, "approval": approval,
-        **action_lock(organization, asked.run, asked.call_digest),
-    }  # fmt: skip
-
-
-def _close(executor: Executor, organization: str, row: _Row, state: str, *, by: str, reason: str) -> _Row:
-    """Close a ticket without an answer; the row afterwards, whoever closed it."""
-    params = _closing(organization, row, state, by=by, reason=reason)
-    where = f"{_AS_SIGNED} AND {_STILL_OPEN}" + (" AND expires_at > {now}" if state == "cancelled" else "")
-    results = executor.trip(
-        [
-            Statement(LOCK_ACTION, params),
-            *moved("c4a_ticket", _CLOSED_BY, where, params, advance_by=ADVANCE_TICKET, append_by=APPEND_TICKET),
-            Statement(_SEE, params),
-        ]
-    )
-    return _row(results[-1].rows[0])
-
-
-def _withdraw_once(executor: Executor, params: dict[str, Any]) -> tuple[bool, tuple[Any, ...]]:
-    """Whether the yes is taken back, and its row."""
-    results = executor.trip(
-        [
-            Statement(LOCK_ACTION, params),
-            *moved("c4a_gate", "", _UNSPENT_YES, params, advance_by=ADVANCE_GATE, append_by=APPEND_GATE),
-            Statement(_WITHDRAWN, params),
-            Statement(_APPROVAL, params),
-        ]
-    )
-    after = results[-1].rows[0]
-    return results[1].count > 0 or after[2] == "withdrawn", after
-
-
-def _not_withdrawn(row: tuple[Any, ...], approval: str) -> TicketRefused:
-    _, tool, state, spent_by, intent = row
-    if intent is not None or spent_by is not None:
-        return TicketRefused(
-            f"the yes for {tool} can't be taken back: action {str(intent or spent_by)[:12]} spent it. A denial forbids another attempt",
-            why="spent", approval=approval, key=intent or spent_by,
-        )  # fmt: skip
-    return TicketRefused(
-        f"the yes for {tool} can't be taken back: it does not count any more ({state})", why="void", approval=approval, state=state
-    )
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------------
-
-
-REMEMBERED: Final = 10_000
-_seen: dict[tuple[str, str], _Row] = {}
-"""What the signature of a ticket binds never changes, so a ticket seen once needs no look before it is answered."""
-
-
-def _remember(organization: str, row: _Row) -> None:
-    if len(_seen) >= REMEMBERED:
-        _seen.clear()
-    _seen[organization, row.ticket.id] = row
-
-
-def _known(organization: str, keyring: Keyring, text: str) -> _Row | None:
-    ticket_id, mac = _parts(text)
-    row = _seen.get((organization, ticket_id))
-    return row if row is not None and row.mac == mac and _is_signed(organization, keyring, row) else None
-
-
-def _read(executor: Executor, organization: str, keyring: Keyring, text: str) -> _Row:
-    """The ticket's row, its signature checked. One trip."""
-    ticket_id, mac = _parts(text)
-    rows = executor.read([Statement(_SEE, {"organization": organization, "key": ticket_id})])[0].rows
-    if not rows:
-        raise _unknown(text)
-    row = _row(rows[0])
-    if row.mac != mac or not _is_signed(organization, keyring, row):
-        raise _changed(text)
-    return row
-
-
-def _parts(text: str) -> tuple[str, str]:
-    """Id and signature of a ticket's text."""
-    parts = text.split(".") if isinstance(text, str) else []
-    if len(parts) != 3 or parts[0] != TEXT_PREFIX or not parts[1] or not parts[2]:
-        raise TicketRefused(f"expected a ticket's text, {TEXT_PREFIX}.<id>.<signature>, got {text!r:.100}", why="malformed")
-    return parts[1], parts[2]
-
-
-def _row(row: tuple[Any, ...]) -> _Row:
-    (key, run, tool, digest, explicit_key, number, state, why, asked_by, asked_at, expires_at, mac, key_id, by, at, reason, approval) = row[
-        :17
-    ]
-    asked = Ticket(
-        id=key, text=f"{TEXT_PREFIX}.{key}.{mac}", run=run, tool=tool, arguments=None, call_digest=digest, explicit_key=explicit_key,
-        number=number, state=state, why=why, asked_by=asked_by, asked_at=asked_at, expires_at=expires_at, decided_by=by, decided_at=at,
-        reason=reason, approval=approval,
-    )  # fmt: skip
-    return _Row(asked, mac, key_id, row[17])
-
-
-def _shown(row: _Row, payload: str | None) -> Ticket:
-    """A ticket with its arguments; one whose time is over shows as expired before anybody has written so."""
-    arguments = json.loads(payload).get("arguments") if payload else None
-    if arguments is not None and digest_of(row.ticket.tool, arguments) != row.ticket.call_digest:
-        raise RecordDamaged(
-            f"the arguments kept with ticket {row.ticket.id} are not those it asks about: run `c4a verify`",
-            run=row.ticket.run,
-            key=row.ticket.id,
-        )
-    over = row.ticket.state == "open" and row.ticket.expires_at <= row.read_at
-    return replace(row.ticket, arguments=arguments, state="expired" if over else row.ticket.state)
-
-
-def _fields(
-    organization: str, ticket_id: str, run: str, tool: str, call_digest: str, explicit_key: str | None, expires_at: int
-) -> list[str]:
-    """What a ticket's signature binds, in order."""
-    return [ticket_id, organization, run, tool, call_digest, "-" if explicit_key is None else "=" + explicit_key, str(expires_at)]
-
-
-def _is_signed(organization: str, keyring: Keyring, row: _Row) -> bool:
-    asked = row.ticket
-    fields = _fields(organization, asked.id, asked.run, asked.tool, asked.call_digest, asked.explicit_key, asked.expires_at)
-    return keyring.verifies(row.mac, row.key_id, TICKET_DOMAIN, fields)
-
-
-def _refuse_open(executor: Executor, organization: str, row: _Row) -> None:
-    """An open ticket that a guarded write left open: its time is over, or its head is not what its entries say."""
-    asked = row.ticket
-    if asked.expires_at > row.read_at:
-        raise RecordDamaged(
-            f"the head of ticket {asked.id} disagrees with its last entry; nothing was written: run `c4a verify`, then `c4a rebuild`",
-            run=asked.run,
-            key=asked.id,
-        )
-    _lapse(executor, organization, asked.run, ticket_slot(asked.call_digest, asked.explicit_key))
-    raise _closed(replace(asked, state="expired"))
-
-
-def _closed(asked: Ticket) -> TicketRefused:
-    fields: dict[str, Any] = {
-        "ticket": asked.id,
-        "state": asked.state,
-        "by": asked.decided_by,
-        "at": asked.decided_at,
-        "reason": asked.reason,
-    }
-    if asked.state == "expired":
-        return TicketRefused(f"nobody answered the ticket about {asked.tool} in time: let the agent ask again", why="expired", **fields)
-    why = "decided" if asked.state in ("approved", "denied") else asked.state
-    return TicketRefused(
-        f"the ticket about {asked.tool} is closed: it was {asked.state} by {asked.decided_by} (at {asked.decided_at} µs); nothing changed",
-        why=why,
-        **fields,
-    )
-
-
-def _unknown(text: str) -> TicketRefused:
-    return TicketRefused(f"this record issued no ticket {text[:40]}…: it is forged, or another record's", why="unknown")
-
-
-def _changed(text: str) -> TicketRefused:
-    return TicketRefused(
-        f"the ticket {text[:40]}… is not as this record issued it: its text or its row was changed, or its secret is gone", why="changed"
-    )
