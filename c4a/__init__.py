@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from c4a.errors import ApprovalSuperseded as ApprovalSuperseded
     from c4a.errors import C4AError as C4AError
     from c4a.errors import ClaimLost as ClaimLost
+    from c4a.errors import DecideNotAllowed as DecideNotAllowed
     from c4a.errors import EffectInDoubt as EffectInDoubt
     from c4a.errors import EffectRunning as EffectRunning
     from c4a.errors import EffectUndone as EffectUndone
@@ -52,7 +53,14 @@ if TYPE_CHECKING:
     from c4a.errors import ResultNotRecordable as ResultNotRecordable
     from c4a.errors import StaleVerdict as StaleVerdict
     from c4a.errors import TicketRefused as TicketRefused
+    from c4a.errors import TicketUnknown as TicketUnknown
     from c4a.errors import UndoFailed as UndoFailed
+    from c4a.pauses import cancel as cancel
+    from c4a.pauses import decide as decide
+    from c4a.pauses import pause as pause
+    from c4a.pauses import tickets as tickets
+    from c4a.pauses import wait as wait
+    from c4a.pauses import withdraw as withdraw
     from c4a.runs import current_run as current_run
     from c4a.runs import run as run
     from c4a.secret import Secret as Secret
@@ -76,6 +84,7 @@ _HOMES = {
         "ApprovalSuperseded",
         "C4AError",
         "ClaimLost",
+        "DecideNotAllowed",
         "EffectInDoubt",
         "EffectRunning",
         "EffectUndone",
@@ -91,8 +100,10 @@ _HOMES = {
         "ResultNotRecordable",
         "StaleVerdict",
         "TicketRefused",
+        "TicketUnknown",
         "UndoFailed",
     ),
+    "c4a.pauses": ("cancel", "decide", "pause", "tickets", "wait", "withdraw"),
     "c4a.runs": ("current_run", "run"),
     "c4a.secret": ("Secret",),
     "c4a.verdicts": ("NOT_DONE", "UNKNOWN", "Happened", "LastOutcome", "last_outcome"),

@@ -32,7 +32,7 @@ def approve(tool: Any, /, **shown: Any) -> str:
         InvalidArguments: an argument is missing, unknown or unfit, or `tool` isn't decorated with `@c4a.effect`.
         NoCurrentRun: outside `with c4a.run(...)`.
     """
-    call, options = _shown_call(tool, shown, _APPROVE_OPTIONS)
+    call, options = shown_call(tool, shown, _APPROVE_OPTIONS)
     connection = connect.connection()
     return connection.record.approve(
         run=call.run,
@@ -41,7 +41,7 @@ def approve(tool: Any, /, **shown: Any) -> str:
         call_digest=call.call_digest,
         explicit_key=call.explicit_key,
         by=_by(options, connection.actor),
-        expires_in=_expires_in(options.get("expires_in")),
+        expires_in=expires_in_seconds(options.get("expires_in")),
     )
 
 
@@ -54,22 +54,24 @@ def deny(tool: Any, /, **shown: Any) -> None:
     Raises:
         InvalidArguments, NoCurrentRun: as `approve`.
     """
-    call, options = _shown_call(tool, shown, _DENY_OPTIONS)
+    call, options = shown_call(tool, shown, _DENY_OPTIONS)
     connection = connect.connection()
-    reason = options.get("reason", "")
-    if not isinstance(reason, str):
-        raise InvalidArguments(f"reason: expected text, got {type(reason).__qualname__}", parameter="reason")
     connection.record.deny(
         run=call.run,
         tool=call.tool,
         arguments=call.arguments,
         call_digest=call.call_digest,
         by=_by(options, connection.actor),
-        reason=reason,
+        reason=reason_text(options.get("reason", "")),
     )
 
 
-def _shown_call(decorated: Any, shown: dict[str, Any], names: tuple[str, ...]) -> tuple[Call, dict[str, Any]]:
+def shown_call(decorated: Any, shown: dict[str, Any], names: tuple[str, ...]) -> tuple[Call, dict[str, Any]]:
+    """The call that was shown, in the current run, and C4A's own options (`names`) taken out of the keywords.
+
+    Raises:
+        InvalidArguments, NoCurrentRun: as `approve`.
+    """
     tool, receiver = tool_of(decorated)
     options = _take_options(tool, shown, names)
     connection = connect.connection()
@@ -148,7 +150,15 @@ def _by(options: dict[str, Any], default: str) -> str:
     return keys.identifier(options["by"], "by") if "by" in options else default
 
 
-def _expires_in(given: Any) -> float | None:
+def reason_text(given: Any) -> str:
+    """The reason of an answer. Raises `InvalidArguments` if it isn't text."""
+    if not isinstance(given, str):
+        raise InvalidArguments(f"reason: expected text, got {type(given).__qualname__}", parameter="reason")
+    return given
+
+
+def expires_in_seconds(given: Any) -> float | None:
+    """Seconds until a yes runs out. Raises `InvalidArguments` if it isn't a number above 0."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given) or given <= 0:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from c4a.record.verbs import VerbRecord
 
 DEFAULT_PATH: Final = ".c4a/ledger.sqlite"
+SIGNING_FILE: Final = "secret"
+FORMER_FILE: Final = "secret-former"
+"""Beside a local record: the secret that signs, and those it was rotated away from."""
 _DATABASE: Final = ("postgresql://", "postgres://")
 _SERVER: Final = ("https://", "http://")
 
@@ -55,7 +58,8 @@ def init(
             share it; the tables must exist), or `https://…` (a C4A server).
         secret: signs approvals; else `C4A_SECRET`, else for a file the `secret` beside it. Required for a database.
         replay_from: arrives with replay.
-        old_secrets: secrets rotated away from, still good for reading; else `C4A_OLD_SECRETS`, separated by commas.
+        old_secrets: secrets rotated away from, still good for reading; else `C4A_OLD_SECRETS`, separated by commas. For a file
+            also those that `c4a rotate` put into `secret-former` beside it.
         allow_network_drive: open a file on a network drive, whose locks can't be trusted.
         key: the agent key of a server, `c4a_…`.
         digest_key: keys `c4a.Secret` arguments; else `C4A_DIGEST_KEY`, else for a file the `digest-key` beside it.
@@ -119,11 +123,12 @@ def _file(
     exists = path.exists() and path.stat().st_size > 0
     signing = secrets_beside.given_secret(secret, "C4A_SECRET", "the secret")
     if signing is None:
-        signing = secrets_beside.secret_in_file(folder / "secret", record_exists=exists, what="the secret")
+        signing = secrets_beside.secret_in_file(folder / SIGNING_FILE, record_exists=exists, what="the secret")
     digesting = secrets_beside.given_secret(digest_key, "C4A_DIGEST_KEY", "the digest key")
     if digesting is None:
         digesting = secrets_beside.secret_in_file(folder / "digest-key", record_exists=exists, what="the digest key")
-    record = FileRecord(path, secret=signing, old_secrets=secrets_beside.old_secrets(old_secrets), allow_network_drive=allow_network_drive)
+    former = (*secrets_beside.old_secrets(old_secrets), *secrets_beside.kept_secrets(folder / FORMER_FILE))
+    record = FileRecord(path, secret=signing, old_secrets=former, allow_network_drive=allow_network_drive)
     _check_digest_key(record, digesting)
     return _connected(record, digesting, folder / "outbox")
 

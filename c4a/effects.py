@@ -11,7 +11,7 @@ from c4a import connect, keys, runs
 from c4a.calls import Place, Tool, call_of
 from c4a.errors import InvalidArguments, NoCurrentRun
 from c4a.invocation import Invocation
-from c4a.options import DEFAULT_WAIT_SECONDS, Options, check_reconcile_fits, checked_options
+from c4a.options import DEFAULT_WAIT_SECONDS, Approval, Options, check_reconcile_fits, checked_options
 from c4a.record.types import DEFAULT_GRACE_SECONDS, DEFAULT_LEASE_SECONDS
 
 P = ParamSpec("P")
@@ -29,7 +29,7 @@ def effect(fn: Callable[P, R]) -> Callable[P, R]: ...
 def effect(
     fn: None = None,
     *,
-    approval: bool = False,
+    approval: Approval = False,
     name: str | None = None,
     reconcile: Callable[..., Any] | None = None,
     key: Callable[..., Any] | None = None,
@@ -49,7 +49,7 @@ def effect(
 def effect(
     fn: Callable[..., Any] | None = None,
     *,
-    approval: bool = False,
+    approval: Approval = False,
     name: str | None = None,
     reconcile: Callable[..., Any] | None = None,
     key: Callable[..., Any] | None = None,
@@ -71,7 +71,9 @@ def effect(
 
     Args:
         fn: the tool, when used without options.
-        approval: needs a `c4a.approve(...)` for exactly the arguments passed; one yes covers one action.
+        approval: needs a yes for exactly the arguments passed; one yes covers one action. True: a call without one raises
+            `ApprovalRequired`. "ticket": it opens a ticket first, which the error carries as `.ticket`. "wait": it opens a
+            ticket, waits for the answer, however long people take, and then runs or raises what came of it.
         name: a fixed tool name; without it module + qualified name.
         reconcile: asks the outside whether an action in doubt happened, with the tool's typed arguments. It returns the
             result or `c4a.Happened(value)`; `None` or `c4a.NOT_DONE`, and the action runs once more; or `c4a.UNKNOWN`.
@@ -111,7 +113,7 @@ def _wrap(options: Options, fn: Any, *, takes_class: bool = False, is_static: bo
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
     check_reconcile_fits(options.reconcile, is_async=is_async)
     tool = Tool(
-        fn, name=options.name, gated=options.approval, exclude=options.exclude, key=options.key, has_undo=options.undo is not None,
+        fn, name=options.name, gated=bool(options.approval), exclude=options.exclude, key=options.key, has_undo=options.undo is not None,
         takes_class=takes_class, is_static=is_static,
     )  # fmt: skip
     wrapper = _async_wrapper(tool, options) if is_async else _wrapper(tool, options)

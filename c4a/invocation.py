@@ -17,6 +17,10 @@ from c4a import codec, driving, runs
 from c4a.calls import Tool, call_alike
 from c4a.driving import OnRecord, Outside, Pause, Steps, Waiting
 from c4a.errors import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalRequired,
+    ApprovalSuperseded,
     C4AError,
     ClaimLost,
     EffectInDoubt,
@@ -28,7 +32,7 @@ from c4a.errors import (
 )
 from c4a.liveness import DEAD, holder_text, judge
 from c4a.outbox import Outcome
-from c4a.record.types import MAX_RESULT_BYTES, Call, Claimant, Grant, Recorded
+from c4a.record.types import MAX_RESULT_BYTES, Call, Claimant, Grant, Recorded, Ticket
 from c4a.verdicts import NOT_DONE, UNKNOWN, Happened, note_outcome
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 WAIT_SLICE_SECONDS: Final = 2.0
 """How often a waiting caller looks whether the holder's process is still there; the record itself wakes it at once."""
+TICKET_SLICE_SECONDS: Final = 5.0
+"""How often a caller that waits for people claims anew: a yes may come by another way than its ticket."""
 UNREACHABLE_PAUSES: Final = (0.05, 0.25)
 """A claim that got no answer is repeated with the same token after these pauses, then given up."""
 RESEND_MARGIN: Final = 0.1
@@ -63,6 +69,8 @@ class Invocation:
     deadline: float
     resent: bool = False
     """True once an action in doubt was re-claimed: whatever happens now, an earlier attempt may have happened."""
+    asked: Ticket | None = None
+    """The ticket this caller opened or found, as it last saw it."""
     declared_attempt: int = 0
     """The attempt this caller has declared dead: once is enough, whatever the record made of it."""
 
@@ -89,6 +97,10 @@ class Invocation:
             answer = self._claim_once()  # nearly every call ends here; the rest begin again, with the same token
         except (EffectInDoubt, RecordUnreachable):
             answer = driving.drive(self._decide())
+        except ApprovalRequired:
+            if not self._asks:
+                raise
+            answer = driving.drive(self._decide())
         return self._repeat(answer) if isinstance(answer, Recorded) else self._perform(answer)
 
     async def run_async(self) -> Any:
@@ -112,6 +124,9 @@ class Invocation:
                 continue
             except EffectInDoubt as error:
                 doubt = error
+            except ApprovalRequired as refusal:
+                yield from self._ask_people(refusal)
+                continue
             if not doubt.fields.get("body_ended") and (yield from self._declared_dead(doubt)):
                 continue
             if self.options.reconcile is not None:
@@ -145,6 +160,42 @@ class Invocation:
                     yield OnRecord(self._leave_release)
                     raise
             yield Pause(pause)
+
+    @property
+    def _asks(self) -> bool:
+        """True if a call without a yes asks people for one."""
+        return self.options.approval in ("ticket", "wait")
+
+    def _ask_people(self, refusal: ApprovalRequired) -> Steps[None]:
+        """Open a ticket and wait a while for its answer; the next claim tells what it was.
+
+        Raises:
+            ApprovalRequired: the refusal itself, now with the ticket unless this call waits, or how the ticket ended without a yes.
+        """
+        if not self._asks or isinstance(refusal, ApprovalDenied):
+            raise refusal
+        if self.asked is not None and self.asked.state == "open":
+            yield from self._look_at_ticket(refusal, self.asked.text)
+        else:
+            # The claim was refused although the ticket is answered: its yes is gone, so people are asked anew.
+            record, call, again = self.connection.record, self.call, self.asked is not None
+            self.asked = yield OnRecord(lambda: record.pause(call, actor=self.connection.actor, again=again))
+        asked = self.asked
+        if asked is None or asked.state != "open":
+            return
+        if self.options.approval == "ticket":
+            raise type(refusal)(f"{refusal.message}; asked by ticket {asked.text}", **{**refusal.fields, "ticket": asked.text})
+        yield Waiting(asked.text, TICKET_SLICE_SECONDS, lambda seconds: self.connection.record.wait_ticket(asked.text, seconds))
+        self.deadline = time.monotonic() + self.options.wait  # people's time is not the caller's
+
+    def _look_at_ticket(self, refusal: ApprovalRequired, text: str) -> Steps[None]:
+        record = self.connection.record
+        now: Ticket = yield OnRecord(lambda: record.ticket(text))
+        if now.state in _UNANSWERED:
+            kind, told = _UNANSWERED[now.state]
+            ended = {**refusal.fields, "ticket": text, "reason": now.reason or ""}
+            raise kind(f"{self.tool.name} was not executed: {told.format(by=now.decided_by)}", **ended)
+        self.asked = now
 
     def _leave_release(self) -> None:
         self.connection.outbox.put(Outcome("release", self.call.run, self.call.key, self.claimant.token))
@@ -427,6 +478,13 @@ class Invocation:
     def _body(self, grant: Grant) -> runs.Inside:
         return runs.Inside(runs.Body(grant.run, grant.key, self.tool.name, grant.attempt, grant.epoch, self.options.form, self.options.max))
 
+
+_UNANSWERED: Final[dict[str, tuple[type[ApprovalRequired], str]]] = {
+    "expired": (ApprovalExpired, "nobody answered in time. Call again to ask again"),
+    "cancelled": (ApprovalRequired, "{by} took the question back. Call again to ask again"),
+    "superseded": (ApprovalSuperseded, "another question took the place of its own"),
+}
+"""How a ticket ends without an answer, and what its caller is told."""
 
 _left: set[asyncio.Future[Any]] = set()
 """Bodies whose caller has left: held here, since an event loop keeps only weak references to its tasks."""

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from c4a import keys
 from c4a.errors import InvalidArguments
@@ -14,12 +14,15 @@ from c4a.record.types import DEFAULT_GRACE_SECONDS, DEFAULT_LEASE_SECONDS
 
 DEFAULT_WAIT_SECONDS = 2.0
 
+Approval = bool | Literal["ticket", "wait"]
+"""Whether an action needs a yes, and what a call without one does: refuse, refuse and open a ticket, or wait for the answer."""
+
 
 @dataclass(frozen=True)
 class Options:
     """What a tool's author declared; see `c4a.effect` for the meaning of each. Durations are in seconds."""
 
-    approval: bool = False
+    approval: Approval = False
     name: str | None = None
     reconcile: Callable[..., Any] | None = None
     key: Callable[..., Any] | None = None
@@ -43,8 +46,8 @@ def checked_options(**given: Any) -> Options:
     """
     given["retry_on"] = _exception_classes(given["retry_on"])
     given["exclude"] = _names(given["exclude"])
-    if type(given["approval"]) is not bool:
-        _refuse("approval", "True or False", given["approval"])
+    if type(given["approval"]) is not bool and given["approval"] not in ("ticket", "wait"):
+        _refuse("approval", "True, False, 'ticket' or 'wait'", given["approval"])
     for name in ("reconcile", "key", "undo"):
         if given[name] is not None and not callable(given[name]):
             _refuse(name, "a function", given[name])

@@ -76,6 +76,54 @@ def secret_in_file(path: Path, *, record_exists: bool, what: str) -> bytes:
     return checked_secret(path.read_text(encoding="ascii"), f"{what} in {path}")
 
 
+def kept_secrets(path: Path) -> tuple[bytes, ...]:
+    """The former secrets in this file, one a line; none if there is no file.
+
+    Raises:
+        LedgerError: it can't be read, or a line is too short.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"the former secrets in {path} can't be read ({error}): it must be the ASCII text that C4A wrote there") from None
+    return tuple(checked_secret(line, f"a former secret in {path}") for line in lines if line.strip())
+
+
+def secret_replace(path: Path, former: Path) -> None:
+    """Put a new secret into this file and keep its text among the former ones. Killed at any moment, no secret is lost.
+
+    Raises:
+        LedgerError: there is no secret to replace, or a file can't be read or written.
+    """
+    try:
+        present = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"the secret in {path} can't be read ({error}): only one that is there can be replaced") from None
+    checked_secret(present, f"the secret in {path}")
+    kept = former.read_text(encoding="ascii").split() if former.exists() else []
+    if present not in kept:  # a rotation that was killed here before has kept it already
+        _write_over(former, "\n".join([*kept, present]))
+    _write_over(path, secrets.token_hex(SECRET_BYTES))
+
+
+def _write_over(path: Path, text: str) -> None:
+    """Write a whole file at once in place of the one that is there."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.draft")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise LedgerError(f"{path} can't be written ({error}): nothing was changed in it") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _write_new(path: Path, text: str) -> None:
     """Write a whole file at once; if another process was first, its file stays."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.draft")

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import c4a
-from c4a.cli import checks, doctor, doubts, migrate, quickstart, status
+from c4a.cli import checks, doctor, doubts, migrate, quickstart, rotate, status
 from c4a.cli.exits import Exit
 from c4a.cli.output import error_line, json_text
 from c4a.errors import C4AError
 
-_GROUPS: Final = (quickstart, status, doubts, checks, doctor, migrate)
+_GROUPS: Final = (quickstart, status, doubts, checks, rotate, doctor, migrate)
 _EPILOG: Final = """\
 RECORD is a file (without one: .c4a/ledger.sqlite), a postgresql:// address (needs C4A_SECRET) or the https:// address of
 a server (needs its key in C4A_KEY).

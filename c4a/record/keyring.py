@@ -37,7 +37,7 @@ class Keyring:
     def verifies(self, mac: str, key_id: str, domain: str, fields: Sequence[str]) -> bool:
         """True if `mac` was made over exactly these fields by the secret with this key id."""
         key = self._keys.get(key_id)
-        return key is not None and hmac.compare_digest(_mac(key, domain, fields), mac)
+        return key is not None and hmac.compare_digest(_mac(key, domain, fields).encode(), mac.encode())
 
     def knows(self, key_id: str) -> bool:
         """True if the secret with this id is at hand."""

@@ -31,8 +31,7 @@ from c4a.record.fold import ticket_slot
 from c4a.record.freeze import NOT_FROZEN, OPEN_RUN
 from c4a.record.head import frozen_error
 from c4a.record.keyring import Keyring
-from c4a.record.ticket_end import AS_SIGNED, CLOSED_BY, STILL_OPEN, close, closing_params, lapsing, refuse_open
-from c4a.record.ticket_end import expire as expire  # all verbs of tickets by one name
+from c4a.record.ticket_end import AS_SIGNED, CLOSED_BY, STILL_OPEN, close, closing_params, expire, lapsing, refuse_open
 from c4a.record.ticket_row import (
     COLUMNS,
     SEE,
@@ -54,9 +53,24 @@ from c4a.record.ticket_row import (
     signed_fields,
 )
 from c4a.record.types import DEFAULT_TICKET_SECONDS, Answer, Call, Decision, Ticket
-from c4a.record.withdrawal import void_all as void_all
-from c4a.record.withdrawal import withdraw as withdraw
+from c4a.record.withdrawal import void_all, withdraw
 from c4a.record.yes import APPROVAL_DOMAIN, NEVER_SPENT, YES_STANDS, approval_fields
+
+__all__ = [
+    "IS_OPEN",
+    "WAITING",
+    "cancel",
+    "decide",
+    "expire",
+    "pause",
+    "ticket",
+    "ticket_by_id",
+    "tickets",
+    "tickets_page",
+    "void_all",
+    "withdraw",
+]
+"""Every verb of tickets by one name, wherever it lives."""
 
 MAX_TTL_SECONDS: Final = 366 * 86_400.0
 

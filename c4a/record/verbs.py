@@ -151,6 +151,20 @@ class VerbRecord:
         with self.executor() as executor:
             return tickets.tickets(executor, self.organization, self._keyring, run=run, limit=limit)
 
+    def void_all(self, *, by: str, reason: str) -> tuple[int, int]:
+        """Take back every unspent yes and every open question; returns how many of each."""
+        with self.executor() as executor:
+            return tickets.void_all(executor, self.organization, by=by, reason=reason)
+
+    def adopt_secret(self) -> bool:
+        """Make the secret this record was opened with its present one; False if it is already.
+
+        Until then every process needs the former one, if only among its old secrets.
+        """
+        params = {"name": "secret_id", "value": self._keyring.current_id}
+        with self.executor() as executor:
+            return executor.trip([Statement(_CHANGE_META, params)])[0].count > 0
+
     def expire(self) -> int:
         """Close every open ticket whose time is over; returns how many."""
         with self.executor() as executor:
@@ -206,4 +220,5 @@ class VerbRecord:
         return str(rows[0][0]) if rows else None
 
 
+_CHANGE_META = "UPDATE c4a_meta SET value = :value WHERE name = :name AND value <> :value"
 _KEEP_META = "INSERT INTO c4a_meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from c4a.errors import ApprovalDenied, ApprovalExpired, ApprovalRequired
 from c4a.record.dialects import Executor, Statement
+from c4a.record.fold import ticket_slot
 from c4a.record.keyring import Keyring
 from c4a.record.types import Call
 
@@ -88,6 +89,10 @@ WHERE a.organization = :organization AND a.run = :run AND a.key = :call_digest A
     AND (a.state = 'unspent' OR a.spent_by = :key)
 LIMIT 1"""
 
+_TICKET: Final = """
+SELECT t.key, t.mac, t.state, CASE WHEN t.expires_at <= {now} THEN 1 ELSE 0 END FROM c4a_ticket AS t
+WHERE t.organization = :organization AND t.run = :run AND t.slot = :slot ORDER BY t.number DESC LIMIT 1"""
+
 # The yes this effect spent before covers its retry: the entry that spent it must be this effect's own.
 OWN_YES_STANDS: Final = f"""
     AND EXISTS (
@@ -149,13 +154,17 @@ def signed_yes(rows: list[tuple[Any, ...]], call: Call, params: dict[str, Any], 
 
 def no_yes(executor: Executor, call: Call, params: dict[str, Any]) -> ApprovalRequired:
     """The error that says why there is no yes: denied, expired or never given. One trip."""
-    gate, ran_out = executor.read([Statement(_GATE, params), Statement(_EXPIRED, params)])
+    slot = params | {"slot": ticket_slot(call.call_digest, call.explicit_key)}
+    gate, ran_out, asked = executor.read([Statement(_GATE, params), Statement(_EXPIRED, params), Statement(_TICKET, slot)])
     answer = gate.rows[0] if gate.rows else (None, None, None, None)
     expired = ran_out.count > 0
     fields: dict[str, Any] = {
         "run": call.run, "tool": call.tool, "arguments": call.arguments, "call_digest": call.call_digest, "key": call.key,
         "explicit_key": call.explicit_key,
     }  # fmt: skip
+    ticket, silence = _ticket_of(asked.rows)
+    if ticket is not None:
+        fields["ticket"] = ticket
     shown = call.arguments if len(call.arguments) <= 2000 else call.arguments[:2000] + f"… ({len(call.arguments)} characters)"
     if answer[0] == "denied":
         because = f": {answer[1]}" if answer[1] else ""
@@ -164,4 +173,15 @@ def no_yes(executor: Executor, call: Call, params: dict[str, Any]) -> ApprovalRe
         )
     if expired:
         return ApprovalExpired(f"the yes for {call.tool} {shown} ran out before it was used; not executed: ask again", **fields)
+    if silence:
+        return ApprovalExpired(f"nobody answered the ticket about {call.tool} {shown} in time; not executed: ask again", **fields)
     return ApprovalRequired(f"{call.tool} needs approval for exactly {shown}", **fields)
+
+
+def _ticket_of(rows: list[tuple[Any, ...]]) -> tuple[str | None, bool]:
+    """The text of the latest ticket about this action while it is open, and whether it ended in silence."""
+    if not rows:
+        return None, False
+    key, mac, state, over = rows[0]
+    silence = state == "expired" or (state == "open" and over)
+    return (f"c4a1.{key}.{mac}" if state == "open" and not over else None), silence

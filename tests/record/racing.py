@@ -31,8 +31,8 @@ class Racers:
         while len(self._children) < processes:
             self._children.append(_start())
         children = self._children[:processes]
-        for child in children:
-            _say(child, {"address": address, "deed": deed, "threads": threads, "options": options})
+        for place, child in enumerate(children):
+            _say(child, {"address": address, "deed": deed, "threads": threads, "options": {**options, "place": place}})
         for child in children:
             assert _hear(child) == "ready"
         told: list[list[str]] = []
@@ -117,6 +117,30 @@ def sweep(record: Any, number: int, **_: Any) -> object:
     return f"swept {record.sweep()}"
 
 
+def pause(record: Any, number: int, **_: Any) -> object:
+    """Ask about the round's one action."""
+    return record.pause(cast.call(number, gated=True), actor=cast.AGENT).id
+
+
+def decide(record: Any, number: int, *, place: int, tickets: list[str], **_: Any) -> object:
+    """Every other process says yes to the round's ticket, the rest say no."""
+    answer = "approve" if (place + number) % 2 else "deny"
+    return record.decide(tickets[number], answer, by=f"person:{place}").answer
+
+
+def click(record: Any, number: int, *, tickets: list[str], **_: Any) -> object:
+    """The same person says yes to the round's ticket."""
+    return f"{record.decide(tickets[number], 'approve', by=cast.PERSON)}"
+
+
+def spend_or_withdraw(record: Any, number: int, *, place: int, tickets: list[str], **_: Any) -> object:
+    """One process claims under the round's yes, another takes it back."""
+    if place:
+        record.withdraw(tickets[number], run="", by=cast.PERSON)
+        return "withdrawn"
+    return record.claim(cast.call(number, gated=True), cast.claimant())
+
+
 def mixed(record: Any, number: int, **_: Any) -> object:
     """Claim and settle 20 actions that everybody wants (public case 52)."""
     for each in range(20):
@@ -132,7 +156,9 @@ def mixed(record: Any, number: int, **_: Any) -> object:
     return "worked"
 
 
-DEEDS: Final[dict[str, Callable[..., object]]] = {name.__name__: name for name in (claim, yes_or_no, ask, reclaim, resolve, sweep, mixed)}
+DEEDS: Final[dict[str, Callable[..., object]]] = {
+    name.__name__: name for name in (claim, yes_or_no, ask, reclaim, resolve, sweep, pause, decide, click, spend_or_withdraw, mixed)
+}
 
 
 def told(deed: Callable[..., object], record: Any, number: int, options: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.seed import seed_million
 from c4a.record.postgres import PostgresExecutor
-from tests.record.cast import Kept, approve, begun, call, claimant, deny
+from tests.record.cast import AGENT, PERSON, Kept, approve, begun, call, claimant, deny
 
 SMALL, LARGE = 200, 8_000
 
@@ -62,7 +62,18 @@ def doubted(kept: Kept, amount: int) -> None:
     kept.record.resolve(one.key, "done", attempt=1, note="seen in the provider's list", actor="sam")
 
 
-@pytest.mark.parametrize("deed", [act, act_gated, doubted])
+def asked(kept: Kept, amount: int) -> None:
+    """A question and its answer, another one taken back, and the list of what is open."""
+    one, other = call(amount, gated=True), call(amount + 1_000_000, gated=True)
+    ticket = kept.record.pause(one, actor=AGENT)
+    kept.record.decide(ticket.text, "approve", by=PERSON)
+    kept.record.withdraw(ticket.text, run="", by=PERSON)
+    kept.record.cancel(kept.record.pause(other, actor=AGENT).text, by=AGENT)
+    kept.record.tickets()
+    kept.record.expire()
+
+
+@pytest.mark.parametrize("deed", [act, act_gated, doubted, asked])
 def test_c_cost_does_not_grow_with_the_record(kept_file: Kept, deed: Callable[[Kept, int], None]) -> None:
     seed_million(kept_file.address, SMALL)
     deed(kept_file, 1)
@@ -72,6 +83,23 @@ def test_c_cost_does_not_grow_with_the_record(kept_file: Kept, deed: Callable[[K
     large = steps(kept_file, lambda: deed(kept_file, 3))
 
     assert large <= small * 1.1
+
+
+def test_c_b10_questions_about_one_action_cost_the_same_after_300_answers(kept_file: Kept) -> None:
+    one = call(1, gated=True)
+
+    def again() -> None:
+        ticket = kept_file.record.pause(one, actor=AGENT, again=True)
+        kept_file.record.decide(ticket.text, "approve", by=PERSON)
+        kept_file.record.tickets()
+
+    for _ in range(4):
+        again()
+    few = steps(kept_file, again)
+    for _ in range(300):
+        again()
+
+    assert steps(kept_file, again) <= few * 1.1
 
 
 def test_c_trips_a_new_action_takes_two_round_trips_and_an_approved_one_four(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

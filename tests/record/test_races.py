@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.record.cast import PERSON, Kept, approve, begun, call, deny, in_doubt
+from tests.record.cast import AGENT, PERSON, Kept, approve, begun, call, deny, in_doubt
 from tests.record.racing import Racers
 
 ROUNDS = 6
@@ -173,4 +173,60 @@ def test_case_52_many_claims_and_settlements_at_once_never_show_a_locked_databas
 
     assert set(told) == {"worked"}
     assert [len(kept.kinds(call(each))) for each in range(20)] == [2] * 20
+    assert kept.record.verify() == []
+
+
+def tickets(kept: Kept, rounds: int) -> list[str]:
+    """A ticket for each round."""
+    return [kept.record.pause(call(number, gated=True), actor=AGENT).text for number in range(rounds)]
+
+
+def test_c_b8_of_8_callers_who_ask_at_once_all_have_one_ticket(kept: Kept, racers: Racers, processes: int) -> None:
+    for told in racers.race(kept.address, "pause", processes=processes, threads=8 // processes, rounds=ROUNDS):
+        assert len(told) == 8
+        assert len(set(told)) == 1
+        assert told[0].startswith("tkt_")
+
+    assert kept.count("c4a_ticket") == ROUNDS
+    assert kept.record.verify() == []
+
+
+def test_case_50_yes_and_no_to_one_ticket_at_the_same_instant_are_one_decision(kept: Kept, racers: Racers) -> None:
+    rounds = 20
+    texts = tickets(kept, rounds)
+    for number, told in enumerate(racers.race(kept.address, "decide", processes=2, rounds=rounds, tickets=texts)):
+        assert Counter(told) in (Counter({"approve": 1, "ticket-refused": 1}), Counter({"deny": 1, "ticket-refused": 1}))
+        (answer,) = set(told) - {"ticket-refused"}
+        assert len(kept.record.entries(key=call(number).call_digest)) == 1
+        assert kept.record.ticket(texts[number]).state == {"approve": "approved", "deny": "denied"}[answer]
+    agreed = kept.sql("SELECT COUNT(*) FROM c4a_gate AS g JOIN c4a_ticket AS t ON t.call_digest = g.key AND t.state = g.answer")
+
+    assert agreed == [(rounds,)]
+    assert kept.record.verify() == []
+
+
+@pytest.mark.prove
+def test_case_50_two_hundred_times(kept: Kept, racers: Racers) -> None:
+    texts = tickets(kept, 200)
+    for told in racers.race(kept.address, "decide", processes=2, rounds=200, tickets=texts):
+        assert Counter(told)["ticket-refused"] == 1
+    assert kept.record.verify() == []
+
+
+def test_case_67_many_clicks_at_once_are_one_receipt(kept: Kept, racers: Racers, processes: int) -> None:
+    texts = tickets(kept, ROUNDS)
+    for told in racers.race(kept.address, "click", processes=processes, threads=2, rounds=ROUNDS, tickets=texts):
+        assert len(set(told)) == 1
+        assert told[0].startswith("Decision(")
+
+    assert kept.count("c4a_approval") == ROUNDS
+
+
+def test_a_yes_is_spent_or_taken_back_and_never_both(kept: Kept, racers: Racers) -> None:
+    texts = tickets(kept, ROUNDS * 2)
+    for text in texts:
+        kept.record.decide(text, "approve", by=PERSON)
+    for told in racers.race(kept.address, "spend_or_withdraw", processes=2, rounds=ROUNDS * 2, tickets=texts):
+        assert sorted(told) in (["approval-required", "withdrawn"], ["granted", "ticket-refused"])
+
     assert kept.record.verify() == []

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from c4a.errors import AgentFrozen, ApprovalDenied, ApprovalRequired, RequestRefused, TicketRefused
+from c4a.errors import AgentFrozen, ApprovalDenied, ApprovalRequired, LedgerError, RequestRefused, TicketRefused
+from c4a.record import schema
+from c4a.record.postgres import DatabaseRecord, PostgresExecutor, connect, migrate
+from c4a.record.sqlite import FileRecord
 from c4a.record.types import Call, Grant, Ticket
-from tests.record.cast import AGENT, PERSON, Kept, approve, begun, call, claimant
+from tests.record.cast import AGENT, PERSON, SECRET, Kept, approve, begun, call, claimant, deny
+from tests.record.test_database import lost_commit
 
 BOB = "person:bob"
 
@@ -251,3 +257,108 @@ def test_nobody_decides_without_a_name(kept: Kept, by: str) -> None:
     with pytest.raises(RequestRefused):
         kept.record.decide(asked.text, "approve", by=by)
     assert kept.record.ticket(asked.text).state == "open"
+
+
+def test_the_sweep_goes_past_a_damaged_ticket(kept: Kept) -> None:
+    for number in range(3):
+        ask(kept, call(number, gated=True), ttl_seconds=60)
+    columns = "seq, prev_digest, last_digest, last_payload_digest"
+    (before,) = kept.sql(f"SELECT {columns} FROM c4a_ticket WHERE number = 1 AND call_digest = :digest", digest=call(0).call_digest)
+    kept.advance(61)
+    assert kept.record.expire() == 3
+    assigned = ", ".join(f"{name} = :{name}" for name in columns.split(", "))
+    kept.sql(
+        f"UPDATE c4a_ticket SET state = 'open', {assigned} WHERE call_digest = :digest",
+        digest=call(0).call_digest,
+        **dict(zip(columns.split(", "), before, strict=True)),
+    )
+    kept.advance(-61)
+    ask(kept, call(7, gated=True), ttl_seconds=1)
+    kept.advance(61)
+
+    assert kept.record.expire() == 1
+
+
+def test_case_80_a_decision_repeated_after_a_lost_commit_stands_once_and_overtakes_no_newer_answer(
+    kept_database: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = call(1, gated=True), call(2, gated=True)
+    first, second = ask(kept_database, one), ask(kept_database, two)
+    lost_commit(monkeypatch, lambda: deny(kept_database.record, one))
+    assert kept_database.record.decide(first.text, "approve", by=PERSON).answer == "approve"
+    lost_commit(monkeypatch, lambda: approve(kept_database.record, two))
+    assert kept_database.record.decide(second.text, "deny", by=PERSON).answer == "deny"
+
+    assert kinds(kept_database, one.call_digest) == ["gate.approved", "gate.denied"]
+    assert kinds(kept_database, two.call_digest) == ["gate.denied", "gate.approved"]
+    with pytest.raises(ApprovalDenied):
+        kept_database.record.claim(one, claimant())
+    assert isinstance(kept_database.record.claim(two, claimant()), Grant)
+    assert kept_database.record.verify() == []
+
+
+def test_case_80_a_question_repeated_after_a_lost_commit_is_one_ticket(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost_commit(monkeypatch, lambda: None)
+
+    assert ask(kept_database).number == 1
+    assert kept_database.count("c4a_ticket") == kept_database.count() == 1
+
+
+@pytest.mark.parametrize("deed", ["cancel", "withdraw"])
+def test_case_80_what_is_taken_back_twice_after_a_lost_commit_is_taken_back_once(
+    kept_database: Kept, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    record = kept_database.record
+    asked = ask(kept_database)
+    if deed == "withdraw":
+        record.decide(asked.text, "approve", by=PERSON)
+    lost_commit(monkeypatch, lambda: None)
+    if deed == "cancel":
+        record.cancel(asked.text, by=AGENT)
+    else:
+        record.withdraw(asked.text, run="", by=PERSON)
+
+    assert [entry.kind for entry in record.entries()][-1] == {"cancel": "ticket.cancelled", "withdraw": "gate.withdrawn"}[deed]
+    assert record.verify() == []
+
+
+def test_pause_and_decide_take_one_trip_each(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    trips = 0
+    whole = PostgresExecutor.trip
+
+    def counted(executor: PostgresExecutor, statements: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return whole(executor, statements)
+
+    ask(kept_database)  # the connection's first use asks the clock
+    monkeypatch.setattr(PostgresExecutor, "trip", counted)
+    asked = ask(kept_database, call(11, gated=True))
+    assert trips == 1
+    kept_database.record.decide(asked.text, "approve", by=PERSON)
+    assert trips == 2
+
+
+def test_a_file_of_the_step_before_is_brought_to_this_one_with_all_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    lite = sqlite3.connect(path, isolation_level=None)
+    schema.upgrade(lite, to=1)
+    lite.close()
+
+    record = FileRecord(path, secret=SECRET)
+
+    assert record.meta("schema_version") == str(schema.SCHEMA_VERSION)
+    assert record.pause(call(gated=True), actor=AGENT).number == 1
+    record.close()
+
+
+def test_a_database_of_the_step_before_is_refused_until_it_is_migrated(postgres_url: str) -> None:
+    with connect(postgres_url) as connection, connection.transaction():
+        schema.upgrade(connection, to=1)
+    with pytest.raises(LedgerError, match="c4a migrate"):
+        DatabaseRecord(postgres_url, secret=SECRET)
+    assert migrate(postgres_url) == schema.SCHEMA_VERSION - 1
+    record = DatabaseRecord(postgres_url, secret=SECRET)
+
+    assert record.pause(call(gated=True), actor=AGENT).number == 1
+    record.close()
