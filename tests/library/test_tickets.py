@@ -417,6 +417,3 @@ def test_over_a_server_an_agents_key_decides_nothing(monkeypatch: pytest.MonkeyP
     for deed in (lambda: record.decide("c4a1.x.y", "approve", by="ann"), lambda: record.withdraw("yes_1", run="r", by="ann")):
         with pytest.raises(c4a.DecideNotAllowed):
             deed()
-    for look in (lambda: record.ticket("c4a1.x.y"), record.tickets, lambda: record.cancel("x", by="ann")):
-        with pytest.raises(c4a.LedgerError, match="through a server"):
-            look()
