@@ -51,6 +51,12 @@ class Agent:
             self.library.approve(self._pay_gated, amount=number, to="alice")
             self._pay_gated(amount=number, to="alice")
 
+    def decided(self, number: int) -> None:
+        """A question about an action, then its answer."""
+        with self.library.run("bench"):
+            ticket = self.library.pause(self._pay_gated, amount=number, to="bob")
+            self.library.decide(ticket, "approve", by="ann")
+
 
 def sqlite_floor(path: Path) -> Callable[[int], object]:
     """Two bare durable INSERT+COMMIT on SQLite (WAL, synchronous FULL)."""

@@ -61,6 +61,7 @@ def _sqlite(folder: Path, rounds: int, options: argparse.Namespace, report: list
         Figure("SQLite: new action against call4agents", found["ours new"] / found["peer new"], 0.85),
         Figure("SQLite: repeat against call4agents", found["ours repeat"] / found["peer repeat"], 1.0),
         Figure("SQLite: approve + gated against call4agents", found["ours approved"] / found["peer approved"], 0.5),
+        Figure("SQLite: pause + decide against call4agents", found["ours decided"] / found["peer decided"], 0.6),
     ]
     figures += _writers("SQLite", str(folder / "w-ours" / "l.sqlite"), str(folder / "w-peer" / "l.sqlite"), options, report, 1.0, 60.0)
     if options.million:
@@ -86,6 +87,7 @@ def _postgres(folder: Path, rounds: int, options: argparse.Namespace, report: li
             Figure("PostgreSQL: new action against call4agents", found["ours new"] / found["peer new"], 0.6),
             Figure("PostgreSQL: repeat against call4agents", found["ours repeat"] / found["peer repeat"], 1.0),
             Figure("PostgreSQL: approve + gated against call4agents", found["ours approved"] / found["peer approved"], 0.5),
+            Figure("PostgreSQL: pause + decide against call4agents", found["ours decided"] / found["peer decided"], 0.6),
         ]
         figures += _with_delay(ours, peer, urls, max(2, rounds // 8), report)
         figures += _writers("PostgreSQL", urls["w_ours"], urls["w_peer"], options, report, 1.8, None)
@@ -112,6 +114,8 @@ def _measure(ours: Agent, peer: Agent, floor: object, rounds: int, *, first: int
             "peer repeat": peer.repeat,
             "ours approved": lambda number: ours.approved(base + number),
             "peer approved": lambda number: peer.approved(base + number),
+            "ours decided": lambda number: ours.decided(base + number),
+            "peer decided": lambda number: peer.decided(base + number),
         },
         rounds=rounds,
     )
@@ -209,7 +213,7 @@ def _at_a_million(
     drift = found["floor"] / small["floor"]
     return [
         Figure(f"{name}: {what} at 1,000,000 entries against 1,000", found[f"ours {what}"] / small[f"ours {what}"] / drift, 1.3)
-        for what in ("new", "repeat", "approved")
+        for what in ("new", "repeat", "approved", "decided")
     ]
 
 
