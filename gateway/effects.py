@@ -32,6 +32,7 @@ from ledger.executor import executor_default, keyring_default
 
 ACT: Final = frozenset({"act"})
 READ: Final = frozenset({"read"})
+ACT_OR_READ: Final = ACT | READ
 ADMIN: Final = frozenset({"admin"})
 STATES: Final = ("running", "done", "in_doubt", "not_done", "undoing", "undone")
 KEY_PATH: Final = {"key": "The effect key: 64 hexadecimal digits, as claim answered it."}
@@ -431,12 +432,15 @@ class EffectOne(ApiView):
 
     operations = {
         "get": Operation(
-            "effect_get", READ, EFFECT, query=Fields({"run": identifier("The run, if the key alone is not enough.")}), paths=KEY_PATH
+            "effect_get", ACT_OR_READ, EFFECT, query=Fields({"run": identifier("The run, if the key alone is not enough.")}), paths=KEY_PATH
         )
     }
 
     def get(self, given: Incoming, key: str) -> Answer:
-        """One effect by its key."""
+        """One effect by its key.
+
+        An agent that may only act needs it too: before it looks up outside it must know which outside key was sent.
+        """
         effect = reads.effect(executor_default(), given.caller.organization, key, given.query["run"])
         if effect is None:
             raise EffectUnknown(f"No action with key {key} in this organization.", key=key)

@@ -54,6 +54,8 @@ WAIT_SECONDS: Final = 50.0
 """One long wait; the server allows 60, and proxies often end a silent request after 60."""
 CONNECTIONS: Final = 32
 PAGE: Final = 500
+HEARTBEAT_CLAIMS: Final = 1000
+"""As many as the server takes in one request: one too many would be refused, and every lease of this process would lapse."""
 _KEY: Final = re.compile(r"\Ac4a_[A-Za-z0-9_-]{8,200}\Z")
 _DROPPED: Final = frozenset({502, 503, 504})
 """The server, or a proxy before it, could not answer; every call that is sent again carries its token."""
@@ -126,10 +128,11 @@ class ServerRecord:
         return str(self._post(f"effects/{key}/release", {"run": run, "token": token})["outcome"])
 
     def heartbeat(self, claims: Sequence[tuple[str, str, str]], lease_seconds: float) -> list[str]:
-        if not claims:
-            return []
-        body = {"claims": [{"run": run, "key": key, "token": token} for run, key, token in claims], "lease_seconds": lease_seconds}
-        return [str(key) for key in self._post("effects/heartbeat", body)["lost"]]
+        lost: list[str] = []
+        for first in range(0, len(claims), HEARTBEAT_CLAIMS):
+            some = [{"run": run, "key": key, "token": token} for run, key, token in claims[first : first + HEARTBEAT_CLAIMS]]
+            lost += [str(key) for key in self._post("effects/heartbeat", {"claims": some, "lease_seconds": lease_seconds})["lost"]]
+        return lost
 
     def declare_dead(self, run: str, key: str, *, attempt: int, holder: str, actor: str) -> None:
         del actor  # the server knows the actor by the key

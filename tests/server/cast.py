@@ -26,6 +26,8 @@ class Company:
     service: ServiceAccount
     key: str
     """The agent's: act, read."""
+    actor: str
+    """The agent's: act alone."""
     reader: str
     """A service's: read."""
     admin: str
@@ -46,6 +48,7 @@ def company(slug: str) -> Company:
         agent=agent,
         service=service,
         key=verbs.key_create(agent, {"act", "read"}, actor=ACTOR).token,
+        actor=verbs.key_create(agent, {"act"}, actor=ACTOR).token,
         reader=verbs.key_create(service, {"read"}, actor=ACTOR).token,
         admin=verbs.key_create(service, {"admin", "read"}, actor=ACTOR).token,
         decider=verbs.key_create(service, {"decide", "read"}, actor=ACTOR).token,

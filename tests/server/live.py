@@ -23,7 +23,7 @@ import dataclasses, json
 from tests.server.cast import company
 for slug in ("acme", "other"):
     made = company(slug)
-    keys = {"key": made.key, "admin": made.admin, "decider": made.decider}
+    keys = {"key": made.key, "actor": made.actor, "admin": made.admin, "decider": made.decider}
     print(json.dumps({"slug": slug, "organization": made.organization.id, "agent": made.agent.id, **keys}))
 """
 

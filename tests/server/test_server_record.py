@@ -71,6 +71,34 @@ def test_an_action_runs_once(record: ServerRecord) -> None:
     assert record.effect("c" * 64) is None
 
 
+def test_more_claims_than_one_request_may_name_are_all_kept_alive(record: ServerRecord) -> None:
+    one, token = call(record, amount=1), new_token()
+    record.claim(one, claimant(token))
+    nobodys = [(one.run, f"{number:064x}", token) for number in range(1000)]
+
+    lost = record.heartbeat([*nobodys, (one.run, one.key, token)], 30.0)
+
+    assert lost == [key for _, key, _ in nobodys]
+
+
+def test_an_agent_that_may_only_act_can_look_up_what_happened(server: LiveServer) -> None:
+    actor = ServerRecord(server.url, server.keys["acme"]["actor"])
+    one, token, asker = call(actor, amount=1), new_token(), new_token()
+    actor.claim(one, claimant(token))
+    actor.fail(one.run, one.key, token, error="TimeoutError")
+
+    actor.ask(one.run, one.key, attempt=1, token=asker, actor="", after_seconds=0, lease_seconds=15)
+    head = actor.effect(one.key, one.run)
+    actor.answer(one.run, one.key, asker, verdict="done", result='"found"', actor="")
+
+    assert head is not None
+    assert head.epoch == 0
+    assert isinstance(actor.claim(one, claimant()), Recorded)
+    with pytest.raises(errors.ScopeRefused):
+        actor.effects()
+    actor.close()
+
+
 def test_typed_arguments_and_exact_numbers_survive(record: ServerRecord) -> None:
     one = call(record, when=datetime.date(2025, 1, 1), amount=Decimal("123.40"), n=2512292042121000001, names={"b", "a"}, raw=b"\x00")
     record.claim(one, claimant())
