@@ -63,6 +63,7 @@ def _write(executor: Executor, organization: str, run: str | None, agent: str | 
     if not by.strip():
         raise RequestRefused("stopping and letting go need a name: say who with by=…")
     identifier(by, "by")
+    identifier(run if agent is None else agent, "run" if agent is None else "agent")
     note = plain_text(note)
     what = "frozen" if frozen else "thawed"
     assignments = _FROZEN if frozen else _THAWED

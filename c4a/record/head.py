@@ -34,7 +34,7 @@ LEFT JOIN c4a_entry AS r ON r.organization = h.organization AND r.run = h.run AN
     AND r.kind = 'effect.done'
 WHERE h.organization = :organization AND h.run = :run AND h.key = :key"""
 
-_FROZEN: Final = """
+FROZEN: Final = """
 SELECT 'run', f.frozen_by, f.frozen_at, f.frozen_note FROM c4a_run AS f
 WHERE f.organization = :organization AND f.run = :run AND f.frozen_at IS NOT NULL
 UNION ALL
@@ -127,10 +127,14 @@ def refuse_conflict(executor: Executor, seen: Seen, call: Call, params: dict[str
 
 def frozen_error(executor: Executor, params: dict[str, Any]) -> C4AError | None:
     """`AgentFrozen` if a person stopped this run or this agent, else None."""
-    rows = executor.read([Statement(_FROZEN, params)])[0].rows
-    if not rows:
+    return frozen_from(executor.read([Statement(FROZEN, params)])[0], params)
+
+
+def frozen_from(result: Result, params: dict[str, Any]) -> AgentFrozen | None:
+    """The error of what `FROZEN` found, None if nobody stopped anything."""
+    if not result.rows:
         return None
-    what, by, at, note = rows[0]
+    what, by, at, note = result.rows[0]
     named = params["run"] if what == "run" else params["actor"]
     because = f": {note}" if note else ""
     return AgentFrozen(

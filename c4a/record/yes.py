@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from c4a.errors import ApprovalDenied, ApprovalExpired, ApprovalRequired
+from c4a.errors import ApprovalDenied, ApprovalExpired, ApprovalRequired, C4AError
 from c4a.record.dialects import Executor, Statement
 from c4a.record.fold import ticket_slot
+from c4a.record.head import FROZEN, frozen_from
 from c4a.record.keyring import Keyring
 from c4a.record.types import Call
 
@@ -152,10 +153,18 @@ def signed_yes(rows: list[tuple[Any, ...]], call: Call, params: dict[str, Any], 
     return None
 
 
-def no_yes(executor: Executor, call: Call, params: dict[str, Any]) -> ApprovalRequired:
-    """The error that says why there is no yes: denied, expired or never given. One trip."""
+def no_yes(executor: Executor, call: Call, params: dict[str, Any]) -> C4AError:
+    """The error that says why there is no yes: stopped, denied, expired or never given. One trip.
+
+    Stopped comes first: nobody should be asked for a yes that could start nothing.
+    """
     slot = params | {"slot": ticket_slot(call.call_digest, call.explicit_key)}
-    gate, ran_out, asked = executor.read([Statement(_GATE, params), Statement(_EXPIRED, params), Statement(_TICKET, slot)])
+    stopped, gate, ran_out, asked = executor.read(
+        [Statement(FROZEN, params), Statement(_GATE, params), Statement(_EXPIRED, params), Statement(_TICKET, slot)]
+    )
+    frozen = frozen_from(stopped, params)
+    if frozen is not None:
+        return frozen
     answer = gate.rows[0] if gate.rows else (None, None, None, None)
     expired = ran_out.count > 0
     fields: dict[str, Any] = {

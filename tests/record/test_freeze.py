@@ -9,7 +9,7 @@ import pytest
 from c4a.errors import AgentFrozen, C4AError, InvalidArguments, RequestRefused
 from c4a.record.freeze import note_subject
 from c4a.record.types import Call, Grant, Recorded
-from tests.record.cast import AGENT, PERSON, RUN, Kept, approve, begun, call, claimant, in_doubt
+from tests.record.cast import AGENT, PERSON, RUN, Kept, approve, begun, call, claimant, deny, in_doubt
 
 
 def refused(kept: Kept, one: Call) -> AgentFrozen:
@@ -33,6 +33,18 @@ def test_a_frozen_run_starts_nothing_and_says_who_stopped_it(kept: Kept, gated: 
     assert "pays the wrong people" in str(error)
     assert kept.sql("SELECT COUNT(*) FROM c4a_approval WHERE state = 'unspent'") == [(1,)]
     assert kept.record.verify() == []
+
+
+def test_who_is_stopped_is_told_so_and_not_that_a_yes_is_missing(kept: Kept) -> None:
+    first, second = call(10, gated=True), call(11, gated=True)
+    approve(kept.record, first)
+    who, _ = begun(kept, first)
+    kept.record.release(first.run, first.key, who.token)
+    deny(kept.record, first)
+    kept.record.freeze(run=RUN, by=PERSON)
+
+    refused(kept, first)
+    refused(kept, second)
 
 
 def test_a_frozen_agent_starts_nothing_in_any_run_and_others_go_on(kept: Kept) -> None:
@@ -117,6 +129,11 @@ def test_either_a_run_or_an_agent_and_a_name_are_needed(kept_file: Kept) -> None
             verb(run=RUN, by=" ")
         with pytest.raises(InvalidArguments):
             verb(run=RUN, by="a\0b")
+        for name in ("", "a\0b", "x" * 300):  # PostgreSQL would cut the second and stop run `a`
+            with pytest.raises(InvalidArguments):
+                verb(run=name, by=PERSON)
+            with pytest.raises(InvalidArguments):
+                verb(agent=name, by=PERSON)
     assert kept_file.count() == 0
 
 
