@@ -33,7 +33,7 @@ def complete(executor: Executor, organization: str, run: str, key: str, token: s
     where = f"{_MINE} AND (state IN ('in_doubt', 'not_done') OR (state = 'done' AND settled_by <> 'agent'))"
     if _moves(executor, _DONE, where, late):
         return "late"
-    return _after_all(executor, organization, run, key, token, done=True)
+    return _after_all(executor, organization, run, key, token, done=payload)
 
 
 def fail(
@@ -68,7 +68,7 @@ def fail(
     params = _params(organization, run, key, token, f"effect.{state}", payload) | {"error": error, "reason": reason}
     if _moves(executor, assignments, where, params, *(doubt_if_twice(organization, run, key) if nothing_happened else [])):
         return state
-    return _after_all(executor, organization, run, key, token, done=False)
+    return _after_all(executor, organization, run, key, token)
 
 
 def release(executor: Executor, organization: str, run: str, key: str, token: str) -> str:
@@ -78,7 +78,7 @@ def release(executor: Executor, organization: str, run: str, key: str, token: st
     where = f"{_MINE} AND state IN ('running', 'in_doubt') AND {ENTRIES_AGREE}"
     if _moves(executor, assignments, where, params, *doubt_if_twice(organization, run, key)):
         return "not_done"
-    return _after_all(executor, organization, run, key, token, done=False)
+    return _after_all(executor, organization, run, key, token)
 
 
 def heartbeat(executor: Executor, organization: str, claims: Sequence[tuple[str, str, str]], lease_seconds: float) -> list[str]:
@@ -106,22 +106,25 @@ _WHO: Final = """
 SELECT state, token_hash, attempt, settled_by FROM c4a_effect WHERE organization = :organization AND run = :run AND key = :key"""
 
 _INTENTS: Final = """
-SELECT attempt, payload FROM c4a_entry
+SELECT attempt, payload, actor FROM c4a_entry
 WHERE organization = :organization AND run = :run AND key = :key AND kind = 'effect.running' ORDER BY seq"""
 
 
-def _after_all(executor: Executor, organization: str, run: str, key: str, token: str, *, done: bool) -> str:
-    """The guarded write changed nothing: said before, fenced off, or (an older attempt's done) the finding `happened_twice`."""
+def _after_all(executor: Executor, organization: str, run: str, key: str, token: str, *, done: dict[str, Any] | None = None) -> str:
+    """The guarded write changed nothing: said before, fenced off, or (an older attempt's done) the finding `happened_twice`.
+
+    The finding keeps the older attempt's own result, since whoever reverses one of the two needs it.
+    """
     who = {"organization": organization, "run": run, "key": key}
     head, intents = executor.read([Statement(_WHO, who), Statement(_INTENTS, who)])
     if head.rows and head.rows[0][1] == _hash(token):
         if head.rows[0][0] == "running":
             raise LedgerError("the outcome was not written, because the heads were being folded anew at that moment: try again", key=key)
         return "repeated"
-    attempt = _attempt_of(intents, _hash(token))
-    if attempt is not None and not head.rows:
+    begun = _begun_with(intents, _hash(token))
+    if begun is not None and not head.rows:
         raise RecordDamaged("an entry says that this action began, but it has no head: run `c4a verify`, then `c4a rebuild`", key=key)
-    if attempt is None or not done:
+    if begun is None or done is None:
         state = head.rows[0][0] if head.rows else "unknown"
         raise ClaimLost(
             f"this token does not hold the action (it is {state}"
@@ -130,16 +133,26 @@ def _after_all(executor: Executor, organization: str, run: str, key: str, token:
             key=key,
             state=state,
         )
-    payload = {"attempt": attempt, "token_hash": _hash(token)}
+    attempt, actor = begun
+    payload = done | {"attempt": attempt, "token_hash": _hash(token)}
     params = _params(organization, run, key, token, "effect.happened_twice", payload)
-    executor.trip([*_moved("happened_twice = 1", "happened_twice = 0", params), *doubt_if_twice(organization, run, key)])
+    params |= {"actor": actor, "told": f'%"token_hash":"{_hash(token)}"%'}
+    executor.trip([*moved("c4a_effect", "happened_twice = 1", _NOT_TOLD, params), *doubt_if_twice(organization, run, key)])
     return "happened_twice"
 
 
-def _attempt_of(intents: Result, token_hash: str) -> int | None:
-    for attempt, payload in intents.rows:
+_NOT_TOLD: Final = """NOT EXISTS (
+    SELECT 1 FROM c4a_entry AS e
+    WHERE e.organization = :organization AND e.run = :run AND e.key = :key AND e.kind = 'effect.happened_twice' AND e.payload LIKE :told
+)"""
+"""SQL: this very attempt has not been found out before. Another older attempt may have been: each has a result of its own."""
+
+
+def _begun_with(intents: Result, token_hash: str) -> tuple[int, str] | None:
+    """Attempt and actor of the intent that was claimed with this token."""
+    for attempt, payload, actor in intents.rows:
         if payload and f'"token_hash":"{token_hash}"' in payload:
-            return int(attempt)
+            return int(attempt), str(actor)
     return None
 
 

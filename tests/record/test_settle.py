@@ -195,6 +195,25 @@ def test_a_result_after_a_newer_attempt_began_is_the_finding_happened_twice(kept
     assert kept.record.verify() == []
 
 
+def test_each_older_attempt_that_did_it_is_found_with_its_own_result_and_name(kept: Kept) -> None:
+    one = call(10)
+    tokens = []
+    for attempt in (1, 2):
+        who, _ = begun(kept, one, actor=f"agent:{attempt}")
+        tokens.append(who.token)
+        kept.record.fail(one.run, one.key, who.token, error="gave up", reason="cancelled")
+        kept.record.resolve(one.key, "not_done", attempt=attempt, note="looked", actor=PERSON, confirm_lapsed=True)
+    begun(kept, one, actor="agent:3")
+
+    for token, result in zip(tokens * 2, ['"ch_1"', '"ch_2"'] * 2, strict=True):
+        assert kept.record.complete(one.run, one.key, token, result=result) == "happened_twice"
+
+    found = [entry for entry in kept.record.entries(key=one.key) if entry.kind == "effect.happened_twice"]
+    told = [(entry.actor, (entry.payload or {}).get("attempt"), (entry.payload or {}).get("result")) for entry in found]
+    assert told == [("agent:1", 1, '"ch_1"'), ("agent:2", 2, '"ch_2"')]
+    assert kept.record.verify() == []
+
+
 def test_a_failure_after_a_newer_attempt_began_says_the_claim_is_lost(kept: Kept) -> None:
     one = call(10)
     first, _ = in_doubt(kept, one, reason="lapsed")
