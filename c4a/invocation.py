@@ -242,7 +242,7 @@ class Invocation:
         yield Waiting(call.key, min(left, WAIT_SLICE_SECONDS), lambda seconds: record.wait(call.run, call.key, seconds))
 
     def _reconcile(self, reconcile: Callable[..., Any], doubt: EffectInDoubt) -> Steps[bool | None]:
-        """True if the doubt was settled (claim again), None if it isn't this caller's turn to ask."""
+        """True if the doubt was settled, by whomever (claim again), None if it isn't this caller's turn to ask."""
         record, call, token = self.connection.record, self.call, urandom(16).hex()
 
         def ask() -> int:
@@ -252,9 +252,6 @@ class Invocation:
             )  # fmt: skip
             head = record.effect(call.key, call.run)  # for the epoch, so that the outside key is the one that was sent
             return 0 if head is None else head.epoch
-
-        def tell(verdict: Any, result: str | None = None) -> OnRecord:
-            return OnRecord(lambda: record.answer(call.run, call.key, token, verdict=verdict, result=result, actor=self.connection.actor))
 
         try:
             epoch = yield OnRecord(
@@ -267,21 +264,37 @@ class Invocation:
         try:
             found = yield Outside(lambda: self._look_up(reconcile, Grant(call.run, call.key, doubt.attempt, epoch)))
         except BaseException as error:
-            yield tell("unknown")
-            if isinstance(error, Exception):
-                raise self._still_in_doubt(doubt, f"reconcile= raised {_error_text(error)}") from error
-            raise
+            counted = yield from self._tell(token, "unknown")
+            if not isinstance(error, Exception):
+                raise
+            if not counted:
+                return True
+            raise self._still_in_doubt(doubt, f"reconcile= raised {_error_text(error)}") from error
+        return (yield from self._judge(doubt, token, found))
+
+    def _judge(self, doubt: EffectInDoubt, token: str, found: Any) -> Steps[bool]:
+        """Record what `reconcile=` found; True: the doubt is settled, by whomever."""
         if found is UNKNOWN:
-            yield tell("unknown")
+            if not (yield from self._tell(token, "unknown")):
+                return True
             raise self._still_in_doubt(doubt, "reconcile= could not tell")
         if found is None or found is NOT_DONE:
-            yield tell("not_done")
+            yield from self._tell(token, "not_done")
             return True
         value = found.value if isinstance(found, Happened) else found
         text, _, problem = self._result_text(value)
-        yield tell("done", None if problem else text)
-        if problem:
+        counted = yield from self._tell(token, "done", None if problem else text)
+        if counted and problem:
             raise self._not_recordable(value, problem)
+        return True
+
+    def _tell(self, token: str, verdict: Any, result: str | None = None) -> Steps[bool]:
+        """False if the action was settled meanwhile, or somebody else asks now: what was found no longer counts."""
+        record, call, actor = self.connection.record, self.call, self.connection.actor
+        try:
+            yield OnRecord(lambda: record.answer(call.run, call.key, token, verdict=verdict, result=result, actor=actor))
+        except StaleVerdict:
+            return False
         return True
 
     def _look_up(self, reconcile: Callable[..., Any], asked: Grant) -> Any:

@@ -300,6 +300,23 @@ def test_a_reconcile_that_raises_leaves_it_in_doubt_and_names_its_error(library:
     assert library.only_effect().state == "in_doubt"
 
 
+@pytest.mark.parametrize("answer", [c4a.UNKNOWN, c4a.NOT_DONE, "found", TimeoutError()])
+def test_what_reconcile_says_after_a_person_settled_it_no_longer_counts(library: Library, answer: Any) -> None:
+    def look() -> Any:
+        library.resolve(library.only_effect(), "done", result='"judged"')
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @c4a.effect(reconcile=look)
+    def act() -> str:
+        raise TimeoutError
+
+    put_in_doubt(act)
+    with c4a.run("r"):
+        assert act() == "judged"
+
+
 def test_reconcile_gets_the_typed_arguments_of_any_signature_and_the_outside_key(library: Library) -> None:
     from datetime import date
 
