@@ -65,6 +65,8 @@ def _judge_here(pid: int, start: int) -> Liveness:
         os.kill(pid, 0)
     except ProcessLookupError:
         return DEAD
+    except OverflowError:
+        return UNKNOWN  # the holder's text is another process's word: no pid is that large
     except OSError:
         pass
     stat = _stat(pid)
@@ -101,7 +103,7 @@ def _describe(pid: int) -> dict[str, Any]:
 def _parse(holder: str) -> dict[str, Any] | None:
     try:
         told = json.loads(holder)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
 

@@ -12,6 +12,9 @@ from c4a.record.entries import ADVANCE_GATE, APPEND_GATE, MOVED_AT, entry_params
 from c4a.record.keyring import Keyring
 from c4a.record.yes import APPROVAL_DOMAIN, approval_fields
 
+LONGEST_EXPIRY_SECONDS: Final = 3_153_600_000
+"""A hundred years: what is longer means no expiry, and soon no longer fits a column."""
+
 OPEN_GATE: Final = """
 INSERT INTO c4a_gate (organization, run, key, tool, seq, last_at, prev_digest, last_digest, last_payload_digest)
 VALUES (:organization, :run, :key, :tool, 0, 0, '', '', '')
@@ -65,8 +68,7 @@ def approve(
         InvalidArguments: the name is one that not every database can hold.
     """
     refuse_nameless(by)
-    if expires_in is not None and not expires_in > 0:
-        raise RequestRefused(f"expires_in must be more than 0 seconds, got {expires_in!r}")
+    refuse_expiry(expires_in)
     approval = "yes_" + secrets.token_hex(12)
     at = executor.clock()
     expires_at = None if expires_in is None else at + int(expires_in * 1_000_000)
@@ -118,6 +120,12 @@ def deny(
             Statement(VOID_UNSPENT, params),
         ]
     )
+
+
+def refuse_expiry(expires_in: float | None) -> None:
+    """Raise `RequestRefused` unless a yes that runs out after so many seconds runs out at some moment from now on."""
+    if expires_in is not None and (isinstance(expires_in, bool) or not 0 < expires_in <= LONGEST_EXPIRY_SECONDS):
+        raise RequestRefused(f"expires_in must be more than 0 seconds and at most {LONGEST_EXPIRY_SECONDS}, got {expires_in!r}")
 
 
 def refuse_nameless(by: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from c4a.errors import LedgerError, RequestRefused
 from c4a.keys import identifier
 from c4a.record import memory
-from c4a.record.answers import KEEP_YES, NOT_KEPT, OPEN_GATE, RUNNING_UNDER, VOID_UNSPENT, gate_params, refuse_nameless
+from c4a.record.answers import KEEP_YES, NOT_KEPT, OPEN_GATE, RUNNING_UNDER, VOID_UNSPENT, gate_params, refuse_expiry, refuse_nameless
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Statement, action_lock, run_lock
 from c4a.record.entries import (
     ADVANCE_GATE,
@@ -180,8 +180,7 @@ def decide(
     refuse_nameless(by)
     if answer not in ("approve", "deny"):
         raise RequestRefused(f"answer: expected 'approve' or 'deny', got {answer!r:.200}")
-    if expires_in is not None and (isinstance(expires_in, bool) or not expires_in > 0):
-        raise RequestRefused(f"expires_in must be more than 0 seconds, got {expires_in!r}")
+    refuse_expiry(expires_in)
     row = known(organization, keyring, text) or read_row(executor, organization, keyring, text)
     answering = _answer(executor, organization, keyring, row, answer, by, plain_text(reason), expires_in)
     _, closed, *_, seen = executor.trip(answering)

@@ -226,8 +226,8 @@ def test_case_82_an_expired_yes_is_refused_whatever_the_callers_clock_says(kept:
     assert kept.effect(one).attempt == 1
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_c_f1_an_expiry_that_is_not_in_the_future_is_refused(kept_file: Kept, seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e30])
+def test_c_f1_an_expiry_that_is_no_moment_in_the_future_is_refused(kept_file: Kept, seconds: float) -> None:
     with pytest.raises(RequestRefused, match="expires_in"):
         approve(kept_file.record, gated(), expires_in=seconds)
     assert kept_file.count() == 0
