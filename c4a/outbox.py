@@ -13,7 +13,7 @@ import threading
 import uuid
 import warnings
 import weakref
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,7 +33,7 @@ class Outcome:
     verb: Literal["complete", "fail", "release"]
     run: str
     key: str
-    token: str
+    token: str = field(repr=False)
     result: str | None = None
     note: str | None = None
     error: str = ""

@@ -14,7 +14,7 @@ from c4a.record import memory
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Statement, action_lock, run_lock
 from c4a.record.doubt import BODY_ENDED, refuse_damage
 from c4a.record.entries import APPEND_INTENT, advance, entry_params, payload_text
-from c4a.record.head import SEE, THIS, Seen, doubt_fields, frozen_error, look, refuse_conflict, seen_from, settled
+from c4a.record.head import SEE, THIS, Seen, doubt_fields, frozen_error, granted, look, refuse_conflict, seen_from, settled
 from c4a.record.keyring import Keyring
 from c4a.record.types import DEFAULT_GRACE_SECONDS, Call, Claimant, Grant, Recorded
 from c4a.record.yes import OWN_YES_STANDS, SPEND, UNSPENT, YES_UNSPENT, find_yes, no_yes, signed_yes
@@ -102,11 +102,11 @@ def claim(executor: Executor, organization: str, call: Call, claimant: Claimant,
     params = claim_params(organization, call, claimant)
     for _ in range(MAX_ROUNDS):
         begun = _begin_gated(executor, call, params, keyring) if call.gated else _begin_plain(executor, call, params)
-        if begun is None:
-            return Grant(run=call.run, key=call.key, attempt=1, epoch=0)
+        if isinstance(begun, Seen) and begun.state == "not_done":
+            begun = _begin_again(executor, begun, call, params, keyring)
+        if isinstance(begun, Grant):
+            return begun
         seen = begun
-        if seen.state == "not_done":
-            seen = _begin_again(executor, seen, call, params, keyring)
         if seen.state is None:
             frozen = frozen_error(executor, params)
             if frozen is not None:
@@ -153,6 +153,8 @@ def reclaim(
         ]
     )
     seen = seen_from(results[-1])
+    if results[-2].count:
+        return granted(seen, call)
     if seen.state == "in_doubt" and seen.attempt == attempt:
         frozen = frozen_error(executor, params)
         if frozen is not None:
@@ -209,8 +211,8 @@ def _locks(executor: Executor, call: Call, params: dict[str, Any]) -> list[State
     return locks
 
 
-def _begin_plain(executor: Executor, call: Call, params: dict[str, Any]) -> Seen | None:
-    """The head after the attempt to write it; None if this very claim wrote its intent.
+def _begin_plain(executor: Executor, call: Call, params: dict[str, Any]) -> Seen | Grant:
+    """The grant if this very claim wrote its intent, else the head after the attempt to write it.
 
     Reading the head along in the same trip would cost every new action a tenth of its time; who lost reads it in a second trip.
     """
@@ -225,7 +227,9 @@ def _begin_plain(executor: Executor, call: Call, params: dict[str, Any]) -> Seen
     )
     written = results[-1 - len(starting)].count > 0
     memory.remember(params["organization"], call.run, call.key, new=written or (bool(starting) and results[-1].count > 0))
-    return None if written else seen_from(executor.read([Statement(SEE, params)])[0])
+    if written:
+        return Grant(run=call.run, key=call.key, attempt=1, epoch=0)
+    return seen_from(executor.read([Statement(SEE, params)])[0])
 
 
 def _start_run(params: dict[str, Any]) -> list[Statement]:
@@ -233,7 +237,7 @@ def _start_run(params: dict[str, Any]) -> list[Statement]:
     return [] if memory.has_row(params["organization"], params["run"]) else [Statement(_START_RUN, params)]
 
 
-def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring: Keyring) -> Seen:
+def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring: Keyring) -> Seen | Grant:
     # The head last: whoever spends the yes between the two reads has written a head by then, and that is the answer.
     unspent, see = executor.read([Statement(UNSPENT, params), Statement(SEE, params)])
     seen = seen_from(see)
@@ -243,21 +247,23 @@ def _begin_gated(executor: Executor, call: Call, params: dict[str, Any], keyring
     if yes is None:
         raise no_yes(executor, call, params)
     params.update(approval=yes.approval, mac=yes.mac)
+    starting = _start_run(params)
     results = executor.trip(
         [
             *_locks(executor, call, params),
             Statement(_FIRST_GATED, params),
             Statement(SPEND, params, after_change=True),
             Statement(APPEND_INTENT, params, after_change=True),
-            *_start_run(params),
+            *starting,
             Statement(SEE, params),
         ]
     )
     memory.remember(params["organization"], call.run, call.key, new=True)
-    return seen_from(results[-1])
+    seen = seen_from(results[-1])
+    return granted(seen, call) if results[-2 - len(starting)].count else seen
 
 
-def _begin_again(executor: Executor, seen: Seen, call: Call, params: dict[str, Any], keyring: Keyring) -> Seen:
+def _begin_again(executor: Executor, seen: Seen, call: Call, params: dict[str, Any], keyring: Keyring) -> Seen | Grant:
     refuse_conflict(executor, seen, call, params)
     again = params | {"attempt": seen.attempt, "was": "not_done", "was_kind": "effect.not_done", "spending": None, "approval": None}
     spend: list[Statement] = []
@@ -285,6 +291,8 @@ def _begin_again(executor: Executor, seen: Seen, call: Call, params: dict[str, A
         ]
     )
     after = seen_from(results[-1])
+    if results[-2].count:
+        return granted(after, call)
     if after.state == "not_done" and after.attempt == seen.attempt:
         frozen = frozen_error(executor, params)
         if frozen:

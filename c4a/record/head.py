@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from c4a.errors import AgentFrozen, C4AError, EffectInDoubt, EffectRunning, EffectUndone, KeyConflict, RecordDamaged
+from c4a.errors import AgentFrozen, C4AError, EffectInDoubt, EffectRunning, EffectUndone, KeyConflict, RecordDamaged, RequestRefused
 from c4a.record.dialects import Executor, Result, Statement
 from c4a.record.doubt import mark_lapsed, refuse_damage
 from c4a.record.types import Call, Grant, Recorded
@@ -42,6 +42,10 @@ SELECT 'agent', f.frozen_by, f.frozen_at, f.frozen_note FROM c4a_subject AS f
 WHERE f.organization = :organization AND f.key = :actor AND f.frozen_at IS NOT NULL"""
 
 _FIRST_INTENT: Final = f"SELECT payload FROM c4a_entry WHERE {THIS} AND kind = 'effect.running' ORDER BY seq LIMIT 1"
+
+
+_LAST: Final = f"""
+SELECT kind, payload FROM c4a_entry WHERE {THIS} AND kind <> 'effect.happened_twice' ORDER BY seq DESC LIMIT 1"""
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,10 @@ def seen_from(result: Result) -> Seen:
 
 def settled(executor: Executor, seen: Seen, call: Call, params: dict[str, Any]) -> Grant | Recorded:
     """What a head that exists means for this caller: a grant, the recorded result, or the error that says why not."""
-    if seen.token_hash == params["token_hash"] and seen.state == "running":
-        return Grant(run=call.run, key=call.key, attempt=seen.attempt, epoch=seen.epoch, approval=seen.approval)
     refuse_conflict(executor, seen, call, params)
+    if seen.token_hash == params["token_hash"] and seen.state == "running":
+        refuse_other_grant(executor, call, params)
+        return granted(seen, call)
     if seen.state == "done":
         return _recorded(seen, call)
     if seen.state in ("undoing", "undone"):
@@ -109,6 +114,34 @@ def settled(executor: Executor, seen: Seen, call: Call, params: dict[str, Any]) 
         seen = seen_from(executor.read([Statement(SEE, params)])[0])
         return settled(executor, seen, call, params)
     raise in_doubt_error(seen, call)
+
+
+def granted(seen: Seen, call: Call) -> Grant:
+    """The grant of a head that is this caller's own."""
+    return Grant(run=call.run, key=call.key, attempt=seen.attempt, epoch=seen.epoch, approval=seen.approval)
+
+
+def refuse_other_grant(executor: Executor, call: Call, params: dict[str, Any]) -> None:
+    """Let a token have its grant again only for the call it was granted for, and only if the last entry says so. One trip.
+
+    Raises:
+        RecordDamaged: the head says that it runs under this token, its entries don't.
+        RequestRefused: the token holds another call of the same action, one with other excluded arguments, which no yes may have shown.
+    """
+    rows = executor.read([Statement(_LAST, params)])[0].rows
+    kind, payload = rows[0] if rows else ("", None)
+    said = json.loads(payload) if payload else {}
+    if kind != "effect.running" or said.get("token_hash") != params["token_hash"]:
+        raise RecordDamaged(
+            f"the head of {call.tool} says that it runs, but no entry says so: run `c4a verify`, then `c4a rebuild`",
+            run=call.run,
+            key=call.key,
+        )
+    if said.get("call_digest") != call.call_digest:
+        raise RequestRefused(
+            f"this token holds {call.tool} with other arguments: make a new token for each claim",
+            errors=[{"field": "token", "problem": "in use"}],
+        )
 
 
 def refuse_conflict(executor: Executor, seen: Seen, call: Call, params: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ Times are integers: microseconds since 1970-01-01 UTC by the database's clock. D
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 State = Literal["running", "done", "in_doubt", "not_done", "undoing", "undone"]
@@ -62,7 +62,7 @@ class Call:
 class Claimant:
     """Who asks: `token` is the fence, made by the caller before it asks, so that a lost answer can be asked again."""
 
-    token: str
+    token: str = field(repr=False)
     """At least 128 random bits as hex. Only its SHA-256 is stored."""
     actor: str
     """`agent:<id>`, `local:<user>` or `worker:<name>`."""

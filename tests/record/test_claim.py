@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from c4a.errors import EffectInDoubt, EffectRunning, EffectUndone, KeyConflict
+from c4a.errors import EffectInDoubt, EffectRunning, EffectUndone, KeyConflict, RequestRefused
+from c4a.outbox import Outcome
 from c4a.record.claim import claim
 from c4a.record.types import Call, Grant, Recorded
 from tests.record.cast import AGENT, PERSON, Counting, Kept, approve, begun, call, claimant, in_doubt, micros
@@ -26,7 +27,7 @@ def test_a_first_claim_is_granted_and_leaves_its_intent(kept: Kept) -> None:
     assert kept.record.verify() == []
 
 
-def test_the_token_itself_is_stored_nowhere(kept: Kept) -> None:
+def test_the_token_itself_is_stored_and_shown_nowhere(kept: Kept) -> None:
     who, _ = begun(kept, call(10))
     stored = [
         str(row)
@@ -35,6 +36,7 @@ def test_the_token_itself_is_stored_nowhere(kept: Kept) -> None:
     ]
 
     assert not [row for row in stored if who.token in row]
+    assert who.token not in repr(who) + repr(Outcome("release", "run-1", "k", who.token))
 
 
 def test_a_second_caller_is_told_who_runs_it_and_until_when(kept: Kept) -> None:
@@ -82,6 +84,19 @@ def test_a_gated_claim_asked_again_with_the_same_token_spends_one_yes(kept: Kept
     assert kept.record.claim(one, who) == first
     assert kept.sql("SELECT COUNT(*) FROM c4a_approval WHERE state = 'spent'") == [(1,)]
     assert kept.record.verify() == []
+
+
+def test_a_token_holds_nothing_but_the_call_it_was_granted_for(kept: Kept) -> None:
+    shown = call(10, key="order-1", gated=True, note="a")
+    approve(kept.record, shown)
+    who, grant = begun(kept, shown)
+
+    for other in (call(1000, key="order-1", gated=True), call(1000, key="order-1")):
+        with pytest.raises(KeyConflict):
+            kept.record.claim(other, who)
+    with pytest.raises(RequestRefused, match="token"):
+        kept.record.claim(call(10, key="order-1", gated=True, note="b"), who)
+    assert kept.record.claim(shown, who) == grant
 
 
 def test_an_action_in_doubt_is_refused_naming_the_error(kept: Kept) -> None:

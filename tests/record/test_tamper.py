@@ -85,6 +85,25 @@ def test_a_head_set_back_to_running_and_lapsed_does_not_become_an_attempt(kept: 
         kept.record.reclaim(call(10), claimant(), attempt=1, window_seconds=3600)
 
 
+def test_a_head_set_back_to_running_grants_its_token_no_second_attempt(kept: Kept) -> None:
+    one = call(10)
+    who, _ = begun(kept, one)
+    kept.record.complete(one.run, one.key, who.token, result="1")
+    kept.sql("UPDATE c4a_effect SET state = 'running'")
+
+    with pytest.raises(RecordDamaged):
+        kept.record.claim(one, who)
+
+
+def test_a_head_made_by_hand_grants_nothing_without_a_yes(kept: Kept) -> None:
+    gated = call(99, gated=True)
+    who, _ = begun(kept, call(10))
+    kept.sql("UPDATE c4a_effect SET key = :key, call_digest = :digest, args_digest = :digest", key=gated.key, digest=gated.call_digest)
+
+    with pytest.raises(RecordDamaged):
+        kept.record.claim(gated, who)
+
+
 def test_an_approval_row_set_back_to_unspent_buys_nothing(kept: Kept) -> None:
     one = call(10, gated=True)
     approve(kept.record, one)
