@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class Caller:
 class NewToken:
     """A key as it is shown once: `token` whole, `prefix` to find it by, `token_hash` to store."""
 
-    token: str
+    token: str = field(repr=False)
     prefix: str
     token_hash: str
 

@@ -1,11 +1,11 @@
-"""Every change to people, agents and keys: one deed each, in one transaction with its entry in the record."""
+"""Every change to who may do what (members, roles, groups, keys): one deed each, in one transaction with its entry in the record."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -26,7 +26,7 @@ class KeyMade:
     """A new key: the row, and the token that is shown this once."""
 
     key: ApiKey
-    token: str
+    token: str = field(repr=False)
 
 
 def organization_create(slug: str, name: str, *, actor: str) -> Organization:

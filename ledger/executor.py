@@ -6,6 +6,7 @@ Inside an open `atomic` block the statements join it, so that a verb of the reco
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from c4a.record.postgres import PostgresExecutor
+
+logger = logging.getLogger(__name__)
 
 PAUSES_SECONDS: Final = (0.0, 0.02, 0.1, 0.5)
 """A trip is run again if the database asks for it (40001, 40P01) or the connection is lost: each statement is guarded,
@@ -153,7 +156,9 @@ def _run_postgresql(connection: BaseDatabaseWrapper, statements: Sequence[Statem
         if not joined and (connection.connection is None or _is_lost(connection.connection)):
             connection.close()
     said = str(lost).strip().splitlines()[0] if str(lost).strip() else type(lost).__name__
-    raise RecordUnreachable(f"The database did not answer ({said}): a repeat with the same token is safe.") from lost
+    # Only logged: callers without a key get this error too, and the driver names host, port and user.
+    logger.warning("The database did not answer: %s", said)
+    raise RecordUnreachable("The database did not answer: a repeat with the same token is safe.") from lost
 
 
 def _pipeline(raw: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[Result]:

@@ -348,7 +348,9 @@ def connect(url: str) -> psycopg.Connection[Any]:
         connection = psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="c4a")
         prepare_connection(connection)
     except psycopg.Error as error:
-        raise RecordUnreachable(f"no connection to {without_password(url)} ({str(error).strip()})", refused=True) from error
+        # The driver quotes an address that it can't read, password and all; `from error` would show it in the traceback.
+        said = without_password(str(error).strip())
+        raise RecordUnreachable(f"no connection to {without_password(url)} ({said})", refused=True) from None
     return connection
 
 
@@ -387,8 +389,8 @@ def migrate(url: str) -> int:
 
 
 def without_password(url: str) -> str:
-    """The address as it may be shown."""
-    return re.sub(r"(password=)[^&\s]+", r"\1***", re.sub(r"(//[^:/@\s]+):[^@\s]+@", r"\1:***@", url))
+    """An address, or a text with addresses in it, as it may be shown. A password with an `@` in it is masked to its end."""
+    return re.sub(r"(password=)[^&\s]+", r"\1***", re.sub(r"(//[^:/@\s]*):\S*@", r"\1:***@", url))
 
 
 def explained(error: psycopg.Error) -> LedgerError:

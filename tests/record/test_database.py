@@ -64,9 +64,26 @@ def test_no_connection_is_told_without_the_password() -> None:
     assert "hush" not in str(caught.value)
 
 
+def test_an_address_that_cannot_be_read_is_not_shown_with_its_password() -> None:
+    with pytest.raises(RecordUnreachable) as caught:
+        opened("postgresql://me:hush@[::1/none")
+    shown: BaseException | None = caught.value
+    while shown is not None:
+        assert "hush" not in str(shown)
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+
+
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://me:hush@h/db", "postgresql://h/db?user=me&password=hush", "postgresql://me:hush@h1:1,h2:2/db", "postgres://a:hush@h"],
+    [
+        "postgresql://:hush@h/db",
+        "postgresql://me:p@hush@h/db",
+        "invalid URI: postgresql://me:hush@[h",
+        "postgresql://me:hush@h/db",
+        "postgresql://h/db?user=me&password=hush",
+        "postgresql://me:hush@h1:1,h2:2/db",
+        "postgres://a:hush@h",
+    ],
 )
 def test_an_address_is_shown_without_its_password(url: str) -> None:
     assert "hush" not in without_password(url)

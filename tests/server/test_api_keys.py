@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts import verbs
-from accounts.keys import caller_of_token, key_hash
+from accounts.keys import caller_of_token, key_hash, key_new_token
 from accounts.models import ApiKey, Role
 from c4a.errors import RequestRefused
 from c4a.record.dialects import Result, Statement
@@ -31,6 +31,12 @@ def test_it_refuses_a_request_without_a_key(acme: Company) -> None:
 def test_it_refuses_a_key_it_never_gave_out(acme: Company, header: str) -> None:
     reply = Api(None).get("me", headers={"Authorization": header})
     assert (reply.status, reply.code) == (401, "not-authenticated")
+
+
+def test_a_new_key_is_shown_by_no_repr(acme: Company) -> None:
+    made, new = verbs.key_create(acme.agent, {"act"}, actor=ACTOR), key_new_token()
+    assert made.token not in repr(made)
+    assert new.token not in repr(new)
 
 
 def test_it_refuses_a_revoked_key_at_once(acme: Company, agent: Api) -> None:

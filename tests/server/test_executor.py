@@ -192,11 +192,15 @@ def test_a_lost_connection_inside_atomic_is_an_error(postgres: DjangoExecutor, p
     assert postgres.read([COUNT])[0].rows == [(0,)]
 
 
-def test_a_database_that_is_away_is_unreachable(django_db_blocker: DjangoDbBlocker) -> None:
+def test_a_database_that_is_away_is_unreachable_and_where_it_is_stands_only_in_the_log(
+    django_db_blocker: DjangoDbBlocker, caplog: pytest.LogCaptureFixture
+) -> None:
     database = postgresql_database("postgresql://nobody@127.0.0.1:9/none")
     with django_db_blocker.unblock(), probe(database, upgraded=False) as executor, pytest.raises(RecordUnreachable) as caught:
         executor.trip([COUNT])
     assert caught.value.status == 503
+    assert "127.0.0.1" not in str(caught.value)
+    assert "127.0.0.1" in caplog.text
 
 
 def test_a_deadlock_is_run_again(postgres: DjangoExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
