@@ -116,8 +116,14 @@ def test_secrets_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_text_of_a_secret_file_may_be_passed_as_it_is() -> None:
     c4a.init()
-    c4a.current_record().close()
+    with c4a.run("r"):
+        c4a.approve(pay, amount=1)
+    before = c4a.current_record()
+    before.close()
     c4a.init(secret=Path(".c4a/secret").read_text())
+    assert c4a.current_record() is not before
+    with c4a.run("r"):
+        assert pay(1) == "paid"  # so the yes that was signed with the file's secret is good
 
 
 @pytest.mark.parametrize("wrong", [b"short", "", 7, "   "])

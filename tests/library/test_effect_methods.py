@@ -161,8 +161,9 @@ def test_a_yes_for_a_method_is_for_that_instance(library: Library) -> None:
 def test_state_in_slots_or_in_a_subclass_counts(library: Library, make: Any) -> None:
     make.send.__c4a_tool__._warned = False
     args = () if make is Slotted else ("bob",)
-    with c4a.run("r"), pytest.warns(UserWarning, match=make.__name__):
+    with c4a.run("r"), pytest.warns(UserWarning, match=make.__name__) as warned:
         make().send(*args)
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize("bad", [None, "", True, 1.5, []])

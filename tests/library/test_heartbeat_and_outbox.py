@@ -259,14 +259,19 @@ def test_a_claim_that_is_no_longer_held_is_dropped_and_an_unreachable_record_is_
     beating = Heartbeat(record)
     beating.hold("t", "r", "k", 0.15)
     until(lambda: len(record.beats) > 2)
+    assert beating.holds() == 1
     record.broken, record.lost = False, ["k"]
     until(lambda: beating.holds() == 0)
+    assert record.beats[-1] == ["k"]
 
 
 def test_a_heartbeat_nobody_uses_any_more_ends_its_thread() -> None:
-    before = threading.active_count()
     beating = Heartbeat(Counting())  # type: ignore[arg-type]
     beating.hold("t", "r", "k", 0.03)
     beating.drop("t")
+    thread = beating._thread
+    assert thread is not None
+    assert thread.is_alive()
     del beating
-    until(lambda: threading.active_count() <= before)
+    thread.join(5)
+    assert not thread.is_alive()

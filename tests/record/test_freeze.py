@@ -43,8 +43,8 @@ def test_who_is_stopped_is_told_so_and_not_that_a_yes_is_missing(kept: Kept) -> 
     deny(kept.record, first)
     kept.record.freeze(run=RUN, by=PERSON)
 
-    refused(kept, first)
-    refused(kept, second)
+    for one in (first, second):
+        assert refused(kept, one).subject == f"run:{RUN}"
 
 
 def test_a_frozen_agent_starts_nothing_in_any_run_and_others_go_on(kept: Kept) -> None:
@@ -95,7 +95,8 @@ def test_a_retry_is_a_start(kept: Kept, gated: bool) -> None:
     kept.record.release(one.run, one.key, who.token)
     kept.record.freeze(run=RUN, by=PERSON)
 
-    refused(kept, one)
+    assert refused(kept, one).subject == f"run:{RUN}"
+    assert kept.effect(one).attempt == 1
 
 
 def test_sending_again_is_a_start(kept: Kept) -> None:
