@@ -1,4 +1,6 @@
-"""People, agents and keys in the admin. Every change is a verb, so that it is an entry in the record too."""
+"""People, agents and keys in the admin. Who may do what (members, roles, groups, keys) changes by verbs, so that it is an entry in the
+record too; names, agents, service accounts and users themselves are rows alone, noted in Django's own log.
+"""
 
 from __future__ import annotations
 
