@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from c4a import canonical, keys
+from c4a import canonical, codec, keys
 from c4a.errors import InvalidArguments, RequestRefused
 from c4a.record.types import MAX_RESULT_BYTES, Call, Claimant
 from c4a.tree import TAG
@@ -15,6 +16,7 @@ from ledger.results import result_codec
 _DECODER: Final = json.JSONDecoder()
 _MAP: Final = f'{{"{TAG}":"map",'
 _TAGGED: Final = f'{{"{TAG}":'
+HEAD_CHARACTERS: Final = 1000
 _RESULT_DEPTH: Final = 408
 """A tag adds one level of JSON to the level of the value it holds (200)."""
 
@@ -26,8 +28,8 @@ def call_from_body(body: Mapping[str, Any], organization: str) -> Call:
         InvalidArguments: arguments without a stable form, or none at all.
         RequestRefused: a digest that came along says something else; field `errors`.
     """
-    codec = _arguments_codec(body)
-    arguments = canonical.canonical_from_codec(codec)
+    typed = _arguments_codec(body)
+    arguments = canonical.canonical_from_codec(typed)
     if not arguments.startswith("{") or (arguments.startswith(_TAGGED) and not arguments.startswith(_MAP)):
         raise InvalidArguments("args: expected an object of parameter names to values.", parameter="args")
     tool, explicit = body["tool"], body["explicit_key"]
@@ -44,7 +46,7 @@ def call_from_body(body: Mapping[str, Any], organization: str) -> Call:
         run=body["run"],
         tool=tool,
         arguments=arguments,
-        arguments_codec=codec,
+        arguments_codec=typed,
         call_digest=digest,
         args_digest=args_digest,
         key=key,
@@ -68,21 +70,28 @@ def result_from_body(body: Mapping[str, Any]) -> str | None:
         RequestRefused: both.
         InvalidArguments: text that is no JSON, or a result over the limit.
     """
-    plain, codec = body["result"], body["result_codec"]
-    if plain is not None and codec is not None:
+    plain, typed = body["result"], body["result_codec"]
+    if plain is not None and typed is not None:
         raise RequestRefused("Expected either result or result_codec, got both.", errors=[{"field": "result", "problem": "given twice"}])
-    if codec is not None:
-        canonical.parse_json(codec, limit_bytes=MAX_RESULT_BYTES, depth=_RESULT_DEPTH, root="result_codec")
-        return str(codec)
+    if typed is not None:
+        canonical.parse_json(typed, limit_bytes=MAX_RESULT_BYTES, depth=_RESULT_DEPTH, root="result_codec")
+        return str(typed)
     if plain is None:
         return None
     return result_codec(plain)
 
 
-def result_is_oversize(body: Mapping[str, Any]) -> bool:
-    """True if the result that a body carries is over the limit, for one that was refused."""
-    text = body["result_codec"] if body["result"] is None else json.dumps(body["result"], default=str)
-    return len(text.encode()) > MAX_RESULT_BYTES
+def result_unkept(body: Mapping[str, Any]) -> tuple[str, str]:
+    """What is kept of a result that was refused, as codec text, and the note that says why it is not the result itself.
+
+    Of one over the limit its digest and head, of any other its text, as the library keeps them.
+    """
+    text = str(body["result_codec"] if body["result"] is None else json.dumps(body["result"], default=str))
+    data = text.encode()
+    if len(data) > MAX_RESULT_BYTES:
+        kept = {"sha256": hashlib.sha256(data).hexdigest(), "head": text[:HEAD_CHARACTERS], "size_bytes": str(len(data))}
+        return codec.encode(kept), "oversize"
+    return codec.encode({"text": text[:HEAD_CHARACTERS]}), "unrecordable"
 
 
 def arguments_without(arguments: str, names: tuple[str, ...]) -> str:
@@ -101,13 +110,13 @@ def arguments_without(arguments: str, names: tuple[str, ...]) -> str:
 
 
 def _arguments_codec(body: Mapping[str, Any]) -> str:
-    plain, codec = body["arguments"], body["arguments_codec"]
-    if (plain is None) == (codec is None):
+    plain, typed = body["arguments"], body["arguments_codec"]
+    if (plain is None) == (typed is None):
         raise InvalidArguments(
             f"args: expected either arguments (plain JSON) or arguments_codec, got {'neither' if plain is None else 'both'}.",
             parameter="args",
         )
-    return codec if codec is not None else canonical.plain_arguments_codec(plain)
+    return typed if typed is not None else canonical.plain_arguments_codec(plain)
 
 
 def _refuse_other(body: Mapping[str, Any], **computed: str) -> None:

@@ -10,7 +10,7 @@ from c4a.errors import EffectUnknown, InvalidArguments, RequestRefused, ResultNo
 from c4a.record import claim, doubt, reads, settle
 from c4a.record.types import DEFAULT_GRACE_SECONDS, DEFAULT_LEASE_SECONDS, Grant, Recorded
 from gateway.api import Answer, ApiView, Incoming, Operation, effect_answer
-from gateway.calls import call_from_body, claimant_from_body, result_from_body, result_is_oversize
+from gateway.calls import call_from_body, claimant_from_body, result_from_body, result_unkept
 from gateway.fields import (
     Fields,
     any_json,
@@ -93,7 +93,7 @@ GRANTED: Final[Mapping[str, Any]] = {
         "approval": {"type": ["string", "null"]},
         "done_at": {"type": "integer", "description": "µs since 1970, by the database's clock."},
         "note": {"type": ["string", "null"], "description": "Why there is no result."},
-        "result": {"description": "The recorded result."},
+        "result": {"description": "The recorded result; beside a note, what was kept of it."},
         "result_codec": {"type": ["string", "null"]},
     },
     "required": ["outcome", "run", "key", "attempt"],
@@ -204,7 +204,8 @@ class EffectComplete(ApiView):
             result = result_from_body(body)
         except InvalidArguments as error:
             # It happened all the same: what must not be lost is that, not the result.
-            refused, note = error, "oversize" if result_is_oversize(body) else "unrecordable"
+            result, note = result_unkept(body)
+            refused = error
         if result is None and note is None:
             result = "null"
         outcome = settle.complete(executor_default(), given.caller.organization, body["run"], key, body["token"], result=result, note=note)
