@@ -284,6 +284,13 @@ class ApiKeyAdmin(OwnedAdmin):
     search_fields = ("=prefix", "name")
     actions_detail: ClassVar[list[str]] = ["revoke"]
 
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """A person's key is made by that person alone: what is done with it stands in the record under the person's name."""
+        field = super().formfield_for_foreignkey(db_field, request, **kwargs)
+        if db_field.name == "member":
+            field.queryset = field.queryset.filter(user=request.user.pk, is_active=True)
+        return field
+
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """A key is made and revoked, not changed; without an object the list's own pages ask."""
         return obj is None and self.is_allowed(request)

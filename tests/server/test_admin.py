@@ -224,6 +224,18 @@ def test_a_key_form_refuses_what_the_database_would(owner: Client, acme: Company
     assert ApiKey.objects.count() == before
 
 
+def test_a_persons_key_is_made_by_that_person_alone(owner: Client, superuser: Client, acme: Company) -> None:
+    mate = member(acme.organization, "mate@acme.example", Role.REVIEWER)
+
+    def make(client: Client, whose: Member) -> int:
+        body = {"name": "x", "environment": "live", "member": whose.pk, "can_decide": "on"}
+        return client.post("/admin/accounts/apikey/add/", body).status_code
+
+    assert (make(owner, mate), make(superuser, mate), make(superuser, acme.owner)) == (200, 200, 200)
+    assert make(owner, acme.owner) == 302
+    assert list(ApiKey.objects.exclude(member=None).values_list("member", flat=True)) == [acme.owner.pk]
+
+
 def test_members_and_groups_change_through_the_verbs(owner: Client, acme: Company) -> None:
     body = {"organization": acme.organization.pk, "email": "New@Acme.example", "roles": ["reviewer"]}
     assert owner.post("/admin/accounts/member/add/", body).status_code == 302
