@@ -129,9 +129,13 @@ class ServerRecord:
 
     def heartbeat(self, claims: Sequence[tuple[str, str, str]], lease_seconds: float) -> list[str]:
         lost: list[str] = []
+        # Whoever waits for an answer longer than the lease keeps nothing alive: a connection that died unheard is given up soon.
+        patience = max(1.0, min(READ_SECONDS, lease_seconds / 3))
         for first in range(0, len(claims), HEARTBEAT_CLAIMS):
             some = [{"run": run, "key": key, "token": token} for run, key, token in claims[first : first + HEARTBEAT_CLAIMS]]
-            lost += [str(key) for key in self._post("effects/heartbeat", {"claims": some, "lease_seconds": lease_seconds})["lost"]]
+            lost += [
+                str(key) for key in self._post("effects/heartbeat", {"claims": some, "lease_seconds": lease_seconds}, patience)["lost"]
+            ]
         return lost
 
     def declare_dead(self, run: str, key: str, *, attempt: int, holder: str, actor: str) -> None:
@@ -306,8 +310,9 @@ class ServerRecord:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         return self._request("GET", path, params=given, read_seconds=read_seconds)
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._request("POST", path, body={name: value for name, value in body.items() if value is not None})
+    def _post(self, path: str, body: Mapping[str, Any], read_seconds: float = READ_SECONDS) -> Any:
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._request("POST", path, body=given, read_seconds=read_seconds)
 
     def _request(
         self,

@@ -30,6 +30,9 @@ POOL_SIZE: Final = 8
 RETRIES: Final = 4
 RETRY_SECONDS: Final = (0.0, 0.05, 0.25, 1.0)
 CONNECT_SECONDS: Final = 10
+GONE_SECONDS: Final = 10
+"""A database whose machine answers nothing for so long is gone. Less than a lease: a heartbeat that waits for a connection that died
+unheard (a fail-over, a pulled cable) for the quarter of an hour that TCP allows keeps nothing alive meanwhile."""
 CLOCK_SECONDS: Final = 30.0
 RECHECK_SECONDS: Final = 1.0
 """A waiter looks again this often even without a notice: LISTEN fails silently through some connection poolers."""
@@ -345,7 +348,11 @@ def connect(url: str) -> psycopg.Connection[Any]:
     except ImportError as error:
         raise LedgerError("a shared record needs psycopg: pip install 'c4a[postgres]'") from error
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="c4a")
+        connection = psycopg.connect(
+            url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="c4a",
+            tcp_user_timeout=GONE_SECONDS * 1000,
+            keepalives_idle=GONE_SECONDS // 2, keepalives_interval=1, keepalives_count=GONE_SECONDS // 2,
+        )  # fmt: skip
         prepare_connection(connection)
     except psycopg.Error as error:
         # The driver quotes an address that it can't read, password and all; `from error` would show it in the traceback.

@@ -17,7 +17,7 @@ from c4a.errors import AgentFrozen, ApprovalDenied, C4AError, LedgerError, Recor
 from c4a.record import postgres, schema
 from c4a.record.dialects import Result, Statement
 from c4a.record.postgres import DatabaseRecord, PostgresExecutor, without_password
-from c4a.record.types import Grant, Recorded
+from c4a.record.types import DEFAULT_LEASE_SECONDS, Grant, Recorded
 from tests.record.cast import AGENT, PERSON, SECRET, Kept, approve, begun, call, claimant, deny, in_doubt
 
 
@@ -62,6 +62,15 @@ def test_no_connection_is_told_without_the_password() -> None:
     with pytest.raises(RecordUnreachable) as caught:
         opened("postgresql://me:hush@127.0.0.1:1/none?connect_timeout=2")
     assert "hush" not in str(caught.value)
+
+
+def test_a_connection_that_died_unheard_is_given_up_before_a_lease_lapses(kept_database: Kept) -> None:
+    with postgres.connect(kept_database.address) as connection:
+        told = connection.info.get_parameters()
+
+    idle, interval, count = (int(told[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+    assert 0 < int(told["tcp_user_timeout"]) / 1000 < DEFAULT_LEASE_SECONDS
+    assert 0 < idle + interval * count < DEFAULT_LEASE_SECONDS
 
 
 def test_an_address_that_cannot_be_read_is_not_shown_with_its_password() -> None:

@@ -81,6 +81,21 @@ def test_more_claims_than_one_request_may_name_are_all_kept_alive(record: Server
     assert lost == [key for _, key, _ in nobodys]
 
 
+@pytest.mark.parametrize(("lease", "patience"), [(15.0, 5.0), (1.0, 1.0), (3600.0, 30.0)])
+def test_a_heartbeat_waits_no_longer_than_a_lease_bears(
+    record: ServerRecord, monkeypatch: pytest.MonkeyPatch, lease: float, patience: float
+) -> None:
+    waited: list[float] = []
+
+    def request(method: str, path: str, *, body: Any, read_seconds: float) -> Any:
+        waited.append(read_seconds)
+        return {"lost": []}
+
+    monkeypatch.setattr(record, "_request", request)
+    record.heartbeat([("r", "a" * 64, new_token())], lease)
+    assert waited == [patience]
+
+
 def test_an_agent_that_may_only_act_can_look_up_what_happened(server: LiveServer) -> None:
     actor = ServerRecord(server.url, server.keys["acme"]["actor"])
     one, token, asker = call(actor, amount=1), new_token(), new_token()
