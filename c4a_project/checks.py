@@ -10,6 +10,7 @@
 | c4a.E006 | DEBUG in production |
 | c4a.E007 | a record newer than this code |
 | c4a.E008 | one secret used for two purposes |
+| c4a.E009 | a digest key other than the one that agents were given before |
 | c4a.W001 | production without HTTPS |
 | c4a.W002 | a database role that may change or delete entries |
 """
@@ -114,6 +115,22 @@ def check_record_version(
         except LedgerError as newer:
             found.append(Error(str(newer), id="c4a.E007"))
     return found
+
+
+@register(TAG, Tags.database)
+def check_digest_key(app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """c4a.E009."""
+    from c4a.record import schema
+    from ledger.digest_key import digest_key_id, digest_key_recorded
+
+    connection = connections["default"]
+    if "default" not in (databases or ()):
+        return []
+    connection.ensure_connection()
+    if not schema.version_of(connection.connection) or digest_key_recorded() in (None, digest_key_id()):
+        return []
+    hint = "Set it to the former one: under another key actions with secret arguments would run again."
+    return [Error("C4A_DIGEST_KEY is not the key that agents of this record were given before.", hint=hint, id="c4a.E009")]
 
 
 @register(TAG, Tags.database)

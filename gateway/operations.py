@@ -17,6 +17,7 @@ from c4a.record.dialects import Statement
 from c4a.record.types import DEFAULT_LEASE_SECONDS, HEARTBEAT_SECONDS
 from gateway.api import ANYBODY, Answer, ApiView, Incoming, Operation, caller_of_request
 from gateway.problems import problem_response, unexpected_response
+from ledger.digest_key import digest_key_refuse_other
 from ledger.executor import executor_default
 
 ANY_KEY: Final = frozenset({"act", "read", "decide", "admin"})
@@ -134,7 +135,12 @@ def metrics_text(organization: str) -> str:
 
 
 def organization_digest_key(organization: str) -> str:
-    """The organization's own key for secret arguments, 64 hex: HMAC-SHA256 of its id under `C4A_DIGEST_KEY`."""
+    """The organization's own key for secret arguments, 64 hex: HMAC-SHA256 of its id under `C4A_DIGEST_KEY`.
+
+    Raises:
+        LedgerError: agents of this record were given another key before.
+    """
+    digest_key_refuse_other()
     return hmac.new(settings.DIGEST_KEY.encode(), f"c4a/digest-key/v1\n{organization}".encode(), hashlib.sha256).hexdigest()
 
 

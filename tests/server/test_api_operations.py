@@ -8,9 +8,12 @@ import jsonschema
 import pytest
 from django.test import Client
 from drf_spectacular.validation import validate_schema
+from pytest_django import Settings
 
 from c4a.record.dialects import Statement
+from c4a_project import checks
 from gateway.operations import organization_digest_key
+from ledger.digest_key import _refuse_other
 from ledger.executor import executor_default
 from tests.server.cast import Api, Company
 
@@ -27,6 +30,22 @@ def test_only_agents_get_their_organizations_digest_key(acme: Company, other: Co
     assert key == organization_digest_key(acme.organization.id) != Api(other.key).get("me").json["digest_key"]
     for service in (acme.admin, acme.decider, acme.reader):
         assert "digest_key" not in Api(service).get("me").json
+
+
+def test_another_digest_key_than_the_one_agents_were_given_is_refused(agent: Api, settings: Settings) -> None:
+    _refuse_other.cache_clear()
+    given = agent.get("me").json["digest_key"]
+    assert checks.check_digest_key(None, databases=["default"]) == []
+    settings.DIGEST_KEY = "another key of fifty characters, set by mistake ...."
+
+    reply = agent.get("me")
+
+    assert (reply.status, reply.code) == (500, "ledger-error")
+    assert "C4A_DIGEST_KEY" in reply.json["detail"]
+    assert settings.DIGEST_KEY not in reply.text
+    assert [found.id for found in checks.check_digest_key(None, databases=["default"])] == ["c4a.E009"]
+    assert given not in reply.text
+    _refuse_other.cache_clear()
 
 
 def test_the_probes_need_no_key_and_no_host_name(db: None) -> None:

@@ -664,6 +664,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         (f"{_DOUBT}::test_what_reconcile_says_after_a_person_settled_it_no_longer_counts",),
     ),
     Mutation(
+        "agents of a server are never given another digest key",
+        "ledger/digest_key.py",
+        "    if known != mine:",
+        "    if not known:",
+        ("tests/server/test_api_operations.py::test_another_digest_key_than_the_one_agents_were_given_is_refused",),
+    ),
+    Mutation(
         "the record: an edited entry is found",
         "c4a/record/fold.py",
         "if link.digest != _digest(link):",
