@@ -102,6 +102,7 @@ def test_case_36_the_first_answer_counts_and_the_other_is_told_who_and_when(kept
     assert (told.why, told.by, told.at) == ("decided", PERSON, first.at)
     assert refused(kept, asked.text, "approve", by=BOB).by == PERSON
     assert kinds(kept, asked.id) == ["ticket.opened", "ticket.approved"]
+    assert kinds(kept, call().call_digest) == ["gate.approved"]
     assert isinstance(kept.record.claim(call(gated=True), claimant()), Grant)
 
 
