@@ -58,6 +58,15 @@ def call_from_body(body: Mapping[str, Any], organization: str) -> Call:
     )
 
 
+def asked_call_from_body(body: Mapping[str, Any], organization: str) -> Call:
+    """As `call_from_body`, of a body that asks people about a call or answers about it: it says what runs, not how.
+
+    Raises as `call_from_body`.
+    """
+    plain = {"explicit_key": None, "call_digest": None, "key": None, "args_digest": None, "exclude": (), "parent": None}
+    return call_from_body({**plain, "has_undo": False, **body, "gated": True}, organization)
+
+
 def claimant_from_body(body: Mapping[str, Any], actor: str) -> Claimant:
     """Who claims; the actor is the key's, never the body's."""
     return Claimant(token=body["token"], actor=actor, holder=body["holder"], lease_seconds=body["lease_seconds"])

@@ -7,7 +7,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from gateway import effects, operations, reference, stops, waiting
+from gateway import effects, operations, reference, stops, tickets, waiting
 
 V1 = "api/v1/"
 
@@ -41,6 +41,12 @@ urlpatterns = [
     path(f"{V1}effects/<effect_key:key>/answer", _free(effects.EffectAnswer.as_view()), name="gateway-effect-answer"),
     path(f"{V1}effects/<effect_key:key>/resolve", _free(effects.EffectResolve.as_view()), name="gateway-effect-resolve"),
     path(f"{V1}wait/effects/<effect_key:key>", _free(waiting.WaitEffect.as_view()), name="gateway-wait-effect"),
+    path(f"{V1}tickets", _free(tickets.Tickets.as_view()), name="gateway-tickets"),
+    path(f"{V1}tickets/<str:ticket>", _free(tickets.TicketOne.as_view()), name="gateway-ticket"),
+    path(f"{V1}tickets/<str:ticket>/cancel", _free(tickets.TicketCancel.as_view()), name="gateway-ticket-cancel"),
+    path(f"{V1}wait/tickets/<str:ticket>", _free(waiting.WaitTicket.as_view()), name="gateway-wait-ticket"),
+    path(f"{V1}approvals", _free(tickets.Approvals.as_view()), name="gateway-approvals"),
+    path(f"{V1}denials", _free(tickets.Denials.as_view()), name="gateway-denials"),
     path(f"{V1}runs/<path:run>/entries", _free(effects.RunEntries.as_view()), name="gateway-run-entries"),
     path(f"{V1}runs/<path:run>/freeze", _free(stops.RunFreeze.as_view()), name="gateway-run-freeze"),
     path(f"{V1}runs/<path:run>/thaw", _free(stops.RunThaw.as_view()), name="gateway-run-thaw"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -20,12 +20,15 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
 from c4a.errors import C4AError, EffectUnknown
+from c4a.record import tickets
 from c4a.record.dialects import POSTGRESQL, Statement
+from c4a.record.types import Ticket
 from gateway.api import Answer, ApiView, Incoming, Operation, answer_response, incoming_read
 from gateway.effects import KEY_PATH, STATES
 from gateway.fields import Fields, identifier, seconds
 from gateway.problems import problem_response, unexpected_response
 from gateway.threads import in_api_thread
+from gateway.tickets import ACT_OR_READ, TICKET_PATH, WAITED_TICKET, ticket_answer, ticket_id, ticket_named
 from ledger.executor import executor_default
 
 logger = logging.getLogger(__name__)
@@ -54,24 +57,17 @@ WHERE organization = :organization AND key = :key AND state = 'running' AND wait
 _LOOK: Final = "SELECT state, attempt FROM c4a_effect WHERE organization = :organization AND key = :key"
 
 
-class WaitEffect(ApiView):
-    """`GET wait/effects/{key}`."""
+_SECONDS: Final = seconds("How long to wait at most.", least=0, most=settings.WAIT_SECONDS_MAX, default=float(settings.WAIT_SECONDS_MAX))
 
-    _query = Fields(
-        {
-            "run": identifier("The run, if the key alone is not enough."),
-            "seconds": seconds(
-                "How long to wait at most.", least=0, most=settings.WAIT_SECONDS_MAX, default=float(settings.WAIT_SECONDS_MAX)
-            ),
-        }
-    )
-    operations = {"get": Operation("effect_wait", frozenset({"act", "read"}), _ANSWER, query=_query, paths=KEY_PATH)}
+
+class WaitView(ApiView):
+    """A long wait. A subclass has a `get` that calls `wait_while`."""
 
     listens = True
     """False where the event loop ends with the request, so that a listening connection would serve one wait only."""
 
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
-        """As any address; key and state are read in threads that keep no connection."""
+        """As any address; what is waited for is read in threads that keep no connection."""
         try:
             operation, handler = self.operation_of(request)
             given = await in_api_thread(incoming_read)(request, operation)
@@ -84,23 +80,76 @@ class WaitEffect(ApiView):
         except Exception as error:  # noqa: BLE001  (whatever it is, the client gets a problem document)
             return unexpected_response(error)
 
+    async def wait_while[Seen](self, key: str, look: Callable[[], Seen], ends_in: Callable[[Seen], float | None], most: float) -> Seen:
+        """Look until `ends_in` says 0 or `most` seconds are over; the last that was seen.
+
+        `ends_in` says in how many seconds what was seen may end by itself; None: only by somebody's deed, of which a notice tells.
+        """
+        deadline = time.monotonic() + most
+        has_notices = self.listens and _has_notices()
+        pause = FIRST_PAUSE_SECONDS
+        async with notices(key) if has_notices else _no_notices() as woken:
+            while True:
+                seen = await in_api_thread(look)()
+                remaining, ends = deadline - time.monotonic(), ends_in(seen)
+                if ends == 0 or remaining <= 0:
+                    return seen
+                woken.clear()
+                again = RECHECK_SECONDS if has_notices else pause
+                await _wait(woken, min(remaining, again if ends is None else min(again, max(ends, FIRST_PAUSE_SECONDS))))
+                pause = min(pause * 1.5, MOST_PAUSE_SECONDS)
+
+
+class WaitEffect(WaitView):
+    """`GET wait/effects/{key}`."""
+
+    _query = Fields({"run": identifier("The run, if the key alone is not enough."), "seconds": _SECONDS})
+    operations = {"get": Operation("effect_wait", frozenset({"act", "read"}), _ANSWER, query=_query, paths=KEY_PATH)}
+
     async def get(self, given: Incoming, key: str) -> Answer:
         """Wait until an action is no longer running, at most 60 s.
 
         Answers its state at once if it is not running, else as soon as it is settled or the time is over.
         """
-        deadline = time.monotonic() + given.query["seconds"]
         where = {"organization": given.caller.organization, "key": key, "run": given.query["run"]}
-        pause = FIRST_PAUSE_SECONDS
-        async with notices(key) if self.listens and _has_notices() else _no_notices() as woken:
-            while True:
-                state, attempt = await in_api_thread(effect_look)(where)
-                remaining = deadline - time.monotonic()
-                if state != "running" or remaining <= 0:
-                    return Answer({"key": key, "state": state, "attempt": attempt, "settled": state != "running"})
-                woken.clear()
-                await _wait(woken, min(remaining, RECHECK_SECONDS if self.listens and _has_notices() else pause))
-                pause = min(pause * 1.5, MOST_PAUSE_SECONDS)
+        state, attempt = await self.wait_while(
+            key, lambda: effect_look(where), lambda seen: None if seen[0] == "running" else 0, given.query["seconds"]
+        )
+        return Answer({"key": key, "state": state, "attempt": attempt, "settled": state != "running"})
+
+
+class WaitTicket(WaitView):
+    """`GET wait/tickets/{ticket}`."""
+
+    operations = {"get": Operation("ticket_wait", ACT_OR_READ, WAITED_TICKET, query=Fields({"seconds": _SECONDS}), paths=TICKET_PATH)}
+
+    async def get(self, given: Incoming, ticket: str) -> Answer:
+        """Wait until a ticket is closed, at most 60 s.
+
+        Answers at once if it is closed, else as soon as it is answered or cancelled, or its own time or this wait's is over.
+        """
+        organization, key = given.caller.organization, ticket_id(ticket)
+        asked = await self.wait_while(key, lambda: ticket_waited_for(organization, ticket), ticket_ends_in, given.query["seconds"])
+        document, raw = ticket_answer(asked)
+        return Answer({**document, "closed": asked.state != "open"}, raw)
+
+
+def ticket_waited_for(organization: str, named: str) -> Ticket:
+    """The ticket, having said that somebody waits for it, so that its closing sends a notice. Two trips, one on SQLite.
+
+    Raises:
+        TicketUnknown, TicketRefused: it is none of this organization's, or not as it was issued.
+    """
+    executor = executor_default()
+    if executor.dialect is POSTGRESQL:
+        executor.trip([Statement(tickets.WAITING, {"organization": organization, "key": ticket_id(named)})])
+    return ticket_named(organization, named)
+
+
+def ticket_ends_in(asked: Ticket) -> float | None:
+    """0 for a closed ticket, else in how many seconds to look whether its time is over. The database's clock says if it is."""
+    left = asked.expires_at / 1_000_000 - time.time()
+    return 0 if asked.state != "open" else left if left > 0 else MOST_PAUSE_SECONDS
 
 
 def effect_look(where: Mapping[str, Any]) -> tuple[str, int]:
@@ -122,7 +171,7 @@ def effect_look(where: Mapping[str, Any]) -> tuple[str, int]:
 
 
 class Listener:
-    """One connection of one event loop that listens for settled effects, while anybody waits."""
+    """One connection of one event loop that listens for settled effects and closed tickets, while anybody waits."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, set[asyncio.Event]] = {}
@@ -148,7 +197,7 @@ class Listener:
                             self.wake(notice.payload)
             except psycopg.Error as error:
                 # Waiters go on by looking again.
-                logger.warning("Listening for settled effects broke off: %s", error)
+                logger.warning("Listening for settled effects and closed tickets broke off: %s", error)
                 self.ready.set()
                 await asyncio.sleep(RECONNECT_SECONDS)
             finally:
@@ -156,7 +205,7 @@ class Listener:
                 self.ready.clear()
 
     def wake(self, key: str) -> None:
-        """Wake whoever waits for this effect."""
+        """Wake whoever waits for this effect or ticket."""
         for woken in self.waiting.get(key, ()):
             woken.set()
 
@@ -166,7 +215,7 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 
 @asynccontextmanager
 async def notices(key: str) -> AsyncIterator[asyncio.Event]:
-    """An event that is set whenever the effect may have been settled."""
+    """An event that is set whenever the effect may have been settled, or the ticket closed."""
     woken = asyncio.Event()
     listener = _listeners.setdefault(asyncio.get_running_loop(), Listener())
     listener.waiting.setdefault(key, set()).add(woken)

@@ -223,25 +223,50 @@ class ServerRecord:
         self._refuse_deciding("deny")
 
     def pause(self, call: Call, *, actor: str, ttl_seconds: float = DEFAULT_TICKET_SECONDS, why: str = "", again: bool = False) -> Ticket:
-        raise _no_tickets("pause")
+        del actor
+        body = {
+            "run": call.run,
+            "tool": call.tool,
+            "arguments_codec": call.arguments_codec,
+            "explicit_key": call.explicit_key,
+            # Sent along so that the server refuses a call that it does not read as this client does.
+            "call_digest": call.call_digest,
+            "why": plain_text(why),
+            "ttl_seconds": ttl_seconds,
+            "again": again,
+        }
+        return _ticket(self._post("tickets", body))
 
     def decide(self, ticket: str, answer: Answer, *, by: str, reason: str = "", expires_in: float | None = None) -> Decision:
         self._refuse_deciding("decide")
 
     def cancel(self, ticket: str, *, by: str, reason: str = "") -> None:
-        raise _no_tickets("cancel")
+        del by  # the server knows the actor by the key
+        self._post(f"tickets/{_part(ticket)}/cancel", {"reason": plain_text(reason)})
 
     def withdraw(self, approval: str, *, run: str, by: str, reason: str = "") -> None:
         self._refuse_deciding("withdraw a yes")
 
     def ticket(self, ticket: str) -> Ticket:
-        raise _no_tickets("look at a ticket")
+        return _ticket(self._get(f"tickets/{_part(ticket)}"))
 
     def tickets(self, *, run: str | None = None, limit: int = 100) -> list[Ticket]:
-        raise _no_tickets("list tickets")
+        found: list[Ticket] = []
+        cursor: int | None = 0
+        while cursor is not None and len(found) < limit:
+            page = self._get("tickets", {"run": run, "after": cursor, "limit": min(PAGE, limit - len(found))})
+            found += [_ticket(one) for one in page["tickets"]]
+            cursor = page["next"]
+        return found
 
     def wait_ticket(self, ticket: str, seconds: float) -> None:
-        raise _no_tickets("wait for an answer")
+        deadline = time.monotonic() + seconds
+        while True:
+            this_time = min(max(0.0, deadline - time.monotonic()), WAIT_SECONDS)
+            address, query = f"wait/tickets/{_part(ticket)}", {"seconds": f"{this_time:.3f}"}
+            answer = self._get(address, query, read_seconds=this_time + READ_SECONDS)
+            if answer["closed"] or deadline - time.monotonic() <= 0:
+                return
 
     def freeze(self, *, run: str | None = None, agent: str | None = None, by: str, note: str = "") -> None:
         del by
@@ -442,10 +467,11 @@ def _effect(answer: Mapping[str, Any]) -> Effect:
     return Effect(**values)  # type: ignore[arg-type]
 
 
-def _no_tickets(what: str) -> LedgerError:
-    return LedgerError(
-        f"this version can't {what} through a server: people approve there before the agent calls, or use a file or a shared database"
-    )
+def _ticket(answer: Mapping[str, Any]) -> Ticket:
+    values = {field.name: answer.get(field.name) for field in fields(Ticket)}
+    # As with effects: only the text has all its digits.
+    values["arguments"] = answer.get("arguments_text")
+    return Ticket(**values)  # type: ignore[arg-type]
 
 
 def _part(name: str) -> str:

@@ -87,7 +87,10 @@ def test_openapi_names_every_address_with_its_scope(document: dict[str, object])
 
     paths = document["paths"]
     assert isinstance(paths, dict)
-    served = [str(pattern.pattern).replace("effect_key:", "").replace("path:", "").replace("slug:", "") for pattern in urlpatterns]
+    served = [
+        str(pattern.pattern).replace("effect_key:", "").replace("path:", "").replace("slug:", "").replace("str:", "")
+        for pattern in urlpatterns
+    ]
     expected = {"/" + path.replace("<", "{").replace(">", "}") for path in served if path.startswith("api/v1/")} - {"/api/v1/openapi.json"}
     assert set(paths) == expected
     for methods in paths.values():

@@ -22,6 +22,7 @@ SAMPLES = {
     "<slug:agent>": "agt_1",
     "<path:object_id>": "1",
     "<str:token>": "t",
+    "<str:ticket>": "tkt_" + "a" * 24,
     "<int:content_type_id>": "1",
     "<path:url>": "x",
 }
