@@ -171,7 +171,7 @@ def test_the_tools_name_is_module_and_qualified_name_or_the_one_given() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"approval": "wait"},
+        {"approval": "later"},
         {"approval": 1},
         {"name": ""},
         {"name": 7},
