@@ -38,6 +38,7 @@ _RECORD: Final = "tests/record"
 _DOUBT: Final = "tests/library/test_effect_doubt.py"
 _KEYS: Final = "tests/server/test_api_keys.py"
 _EFFECTS: Final = "tests/server/test_api_effects.py"
+_ASKED: Final = "tests/server/test_api_tickets.py"
 _CLI: Final = "tests/cli"
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
@@ -247,6 +248,84 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         'C4AError("Something unexpected went wrong; it was logged. A repeat with the same token is safe.")',
         "C4AError(str(error))",
         ("tests/server/test_api_bodies.py::test_an_unexpected_error_tells_nothing",),
+    ),
+    Mutation(
+        "REST: an agent's key approves nothing",
+        "gateway/tickets.py",
+        'Operation("approval_create", DECIDE,',
+        'Operation("approval_create", DECIDE | ACT,',
+        (f"{_ASKED}::test_no_agents_key_decides_at_any_address",),
+    ),
+    Mutation(
+        "REST: an agent's key denies nothing",
+        "gateway/tickets.py",
+        'Operation("denial_create", DECIDE,',
+        'Operation("denial_create", DECIDE | ACT,',
+        (f"{_ASKED}::test_no_agents_key_decides_at_any_address",),
+    ),
+    Mutation(
+        "REST: only an agent asks",
+        "gateway/tickets.py",
+        'Operation("ticket_open", ACT,',
+        'Operation("ticket_open", ACT | DECIDE,',
+        (f"{_ASKED}::test_each_key_does_what_its_scopes_say",),
+    ),
+    Mutation(
+        "REST: only an agent takes its question back",
+        "gateway/tickets.py",
+        'Operation("ticket_cancel", ACT,',
+        'Operation("ticket_cancel", ACT_OR_READ,',
+        (f"{_ASKED}::test_each_key_does_what_its_scopes_say",),
+    ),
+    Mutation(
+        "REST: another organization's ticket is unknown by id and text",
+        "c4a/record/ticket_row.py",
+        'WHERE t.organization = :organization"""\nSEE_WITH_ARGUMENTS',
+        'WHERE :organization = :organization"""\nSEE_WITH_ARGUMENTS',
+        (f"{_ASKED}::test_anothers_ticket_is_unknown_at_every_address",),
+    ),
+    Mutation(
+        "REST: a ticket's text is checked and not only its id",
+        "gateway/tickets.py",
+        "    if named == key:",
+        "    if True:",
+        (f"{_ASKED}::test_a_forged_or_edited_text_is_refused",),
+    ),
+    Mutation(
+        "REST: a ticket named by its id must be as it was signed",
+        "c4a/record/tickets.py",
+        "    row, payload = look(executor, organization, ticket_id, ticket_id)\n    if not is_signed(organization, keyring, row):",
+        "    row, payload = look(executor, organization, ticket_id, ticket_id)\n    if False:",
+        (f"{_ASKED}::test_a_row_moved_by_hand_is_refused_by_id_and_not_listed",),
+    ),
+    Mutation(
+        "REST: a ticket that is not as it was signed is not listed",
+        "c4a/record/tickets.py",
+        " for row, payload in read if is_signed(organization, keyring, row)]",
+        " for row, payload in read]",
+        (f"{_ASKED}::test_a_row_moved_by_hand_is_refused_by_id_and_not_listed",),
+    ),
+    Mutation(
+        "REST: an answer names a ticket or an action, not both",
+        "gateway/tickets.py",
+        '    if errors:\n        raise RequestRefused("Expected either a ticket',
+        '    if False:\n        raise RequestRefused("Expected either a ticket',
+        (f"{_ASKED}::test_a_ticket_and_an_action_at_once_are_refused",),
+    ),
+    Mutation(
+        "REST: an answer is the key holder's, whatever the body says",
+        "gateway/tickets.py",
+        "        answer,\n        by=caller.actor,",
+        '        answer,\n        by="service:somebody",',
+        (f"{_ASKED}::test_the_exact_reason_of_a_no_reaches_the_agents_claim",),
+    ),
+    Mutation(
+        "REST: a wait sees only the organization's own tickets",
+        "gateway/waiting.py",
+        "    return ticket_named(organization, named)\n",
+        "    return ticket_named(str(executor.read([Statement('SELECT organization FROM c4a_ticket WHERE key = :key', "
+        "{'key': ticket_id(named)})])[0].rows[0][0]), named)\n",
+        (f"{_ASKED}::test_a_stranger_cannot_wait_for_it[embedded]",),
     ),
     Mutation(
         "the server: a sign-in link works once",
