@@ -103,12 +103,17 @@ async def drive_async(steps: Steps[R]) -> R:
             except BaseException as error:  # noqa: BLE001, PERF203 - as in `drive`
                 closing = closing or isinstance(error, GeneratorExit)
                 cancelled = cancelled or isinstance(error, asyncio.CancelledError)
-                step = steps.throw(error)
+                # Told GeneratorExit through `yield from` it could not ask for anything more; told that it is cancelled it leaves in order.
+                step = steps.throw(asyncio.CancelledError() if isinstance(error, GeneratorExit) else error)
             else:
                 step = steps.send(answer)
     except StopIteration as stop:
         found: R = stop.value
         return found
+    except asyncio.CancelledError:
+        if closing:
+            raise GeneratorExit from None
+        raise
 
 
 async def _run_off_loop(step: Step) -> Any:

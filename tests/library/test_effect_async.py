@@ -295,6 +295,41 @@ def test_a_loop_that_is_shut_down_settles_what_it_was_running(library: Library) 
     assert _eventually_in_doubt(library)
 
 
+def test_a_call_that_is_closed_while_it_asks_outside_gives_the_asking_back(library: Library) -> None:
+    asking: list[int] = []
+
+    async def look() -> Any:
+        asking.append(1)
+        if len(asking) == 1:
+            await asyncio.sleep(60)
+        return "found"
+
+    @c4a.effect(reconcile=look, wait=0.0)
+    async def act() -> str:
+        raise TimeoutError
+
+    def given_back() -> None:
+        for _ in range(250):
+            if library.only_effect().reason == "unknown":
+                return
+            time.sleep(0.02)
+
+    async def main() -> Any:
+        with c4a.run("r"):
+            with pytest.raises(TimeoutError):
+                await act()
+            closed: Any = act()  # driven by hand, since a task would be cancelled instead
+            while not asking:
+                future = closed.send(None)
+                future._asyncio_future_blocking = False
+                await asyncio.wait({future}, timeout=0.2)
+            closed.close()
+            await asyncio.to_thread(given_back)
+            return await act()
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)) == "found"
+
+
 def test_an_async_body_that_raises_is_in_doubt_and_its_own_error_is_raised(library: Library) -> None:
     @c4a.effect(retry_on=ConnectionRefusedError)
     async def act(error: str) -> None:
