@@ -76,9 +76,12 @@ def test_more_claims_than_one_request_may_name_are_all_kept_alive(record: Server
     record.claim(one, claimant(token))
     nobodys = [(one.run, f"{number:064x}", token) for number in range(1000)]
 
-    lost = record.heartbeat([*nobodys, (one.run, one.key, token)], 30.0)
+    lost = record.heartbeat([*nobodys, (one.run, one.key, token)], 3000.0)
 
     assert lost == [key for _, key, _ in nobodys]
+    head = record.effect(one.key, one.run)
+    assert head is not None
+    assert head.lease_until - head.first_at > 2_000_000_000
 
 
 @pytest.mark.parametrize(("lease", "patience"), [(15.0, 5.0), (1.0, 1.0), (3600.0, 30.0)])
