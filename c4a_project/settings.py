@@ -368,6 +368,7 @@ SWEEP_SECONDS = 5
 CELERY_BEAT_SCHEDULE = {
     # Expires before the next one is due: a worker that was away must not find a heap of sweeps.
     "lease-sweep": {"task": "ledger.lease_sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}},
+    "ticket-sweep": {"task": "tickets.ticket_sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
 if not REDIS_URL:

@@ -1,1 +1,1 @@
-"""The question: tickets, policies, standing approvals. Built by the issues that follow; empty for now."""
+"""The question: what happens to tickets by itself. Policies and standing approvals are built by the issues that follow."""

@@ -15,16 +15,18 @@ import pytest
 from django.db import connection
 from django.urls import get_resolver
 
+import c4a
 from accounts import verbs
 from accounts.models import Agent
-from c4a import keys
-from c4a.errors import DecideNotAllowed, TicketRefused, TicketUnknown
+from c4a import connect, keys
+from c4a.errors import ApprovalDenied, ApprovalRequired, DecideNotAllowed, TicketRefused, TicketUnknown
 from c4a.record.http import ServerRecord
 from c4a.record.types import Call, Ticket
 from tests.server.callers import call, new_token
 from tests.server.cast import ACTOR, Api, Company
 from tests.server.live import LiveServer
 from tests.server.lossy import lossy
+from tickets.tasks import ticket_sweep
 
 CALL: dict[str, Any] = {"run": "r1", "tool": "pay", "arguments": {"amount": 10}}
 DIGEST = keys.call_digest("pay", '{"amount":10}')
@@ -281,6 +283,17 @@ def test_nobody_answers_an_expired_ticket(agent: Api, decider: Api) -> None:
     assert ask(agent)["number"] == 2
 
 
+def test_the_sweep_closes_a_ticket_whose_time_is_over(agent: Api) -> None:
+    asked, still = ask(agent, ttl_seconds=0.01), ask(agent, arguments={"amount": 11})
+    time.sleep(0.05)
+    assert ticket_sweep() == 1
+    kinds = [entry["kind"] for entry in agent.get(f"runs/r1/entries?key={asked['id']}").json["entries"]]
+    assert kinds == ["ticket.opened", "ticket.expired"]
+    assert agent.get(f"tickets/{still['id']}").json["state"] == "open"
+    assert ticket_sweep() == 0
+    assert agent.claim(gated=True).code == "approval-expired"
+
+
 def test_a_cancelled_ticket_is_answered_no_more(agent: Api, mate: Api, decider: Api, acme: Company) -> None:
     asked = ask(agent)
     cancelled = agent.post(f"tickets/{asked['text']}/cancel", {"reason": "not needed"}).json
@@ -397,6 +410,62 @@ def test_the_librarys_record_asks_looks_waits_and_takes_back(server: LiveServer,
     with pytest.raises(TicketRefused) as closed:
         record.cancel(again.text, by="x")
     assert (closed.value.why, closed.value.reason) == ("decided", "no")
+
+
+def test_a_flow_that_begins_again_over_a_server_asks_once_and_runs_once(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_current", None)
+    c4a.init(server.url, key=server.keys["acme"]["key"])
+    paid: list[int] = []
+
+    @c4a.effect(name="shop.transfer", approval=True)
+    def transfer(amount: int) -> str:
+        paid.append(amount)
+        return "sent"
+
+    def flow() -> str:
+        c4a.wait(c4a.pause(transfer, amount=7, c4a_why="rent"), timeout=0.2)
+        return transfer(amount=7)
+
+    with c4a.run(f"lib-{uuid.uuid4().hex}") as run:
+        with pytest.raises(ApprovalRequired):
+            flow()
+        (asked,) = c4a.tickets(run=run)
+        assert asked.why == "rent"
+        with pytest.raises(DecideNotAllowed):
+            c4a.decide(asked.text, "approve")
+        assert decided(server, "approvals", asked).status_code == 200
+        assert flow() == flow() == "sent"
+        assert c4a.tickets(run=run) == []
+    assert paid == [7]
+    c4a.current_record().close()
+
+
+def test_a_call_that_waits_runs_as_soon_as_a_service_says_yes(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_current", None)
+    c4a.init(server.events_url, key=server.keys["acme"]["key"])
+    record = c4a.current_record()
+
+    @c4a.effect(name="shop.transfer", approval="wait")
+    def transfer(amount: int) -> str:
+        return f"sent {amount}"
+
+    def answer(run: str) -> None:
+        while not (asked := record.tickets(run=run)):
+            time.sleep(0.05)
+        assert decided(server, "approvals" if run.endswith("yes") else "denials", asked[0], reason="seen").status_code == 200
+
+    for run in (f"{uuid.uuid4().hex}-yes", f"{uuid.uuid4().hex}-no"):
+        person = threading.Thread(target=answer, args=(run,))
+        person.start()
+        with c4a.run(run):
+            if run.endswith("yes"):
+                assert transfer(amount=7) == "sent 7"
+            else:
+                with pytest.raises(ApprovalDenied) as no:
+                    transfer(amount=7)
+                assert no.value.reason == "seen"
+        person.join()
+    record.close()
 
 
 def test_a_lost_answer_to_a_question_is_asked_again(server: LiveServer) -> None:
