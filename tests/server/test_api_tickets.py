@@ -237,6 +237,25 @@ def test_a_yes_by_a_service_lets_exactly_this_action_run_once(agent: Api, decide
     assert agent.claim(gated=True, explicit_key="another").code == "approval-required"
 
 
+@pytest.mark.parametrize("claimed", [{"approved": True}, {"approval": "yes_1"}, {"ticket": "tkt_1"}, {"gated": "approved"}])
+def test_case_28_a_body_that_says_it_is_approved_runs_nothing(agent: Api, decider: Api, claimed: dict[str, Any]) -> None:
+    ask(agent)
+    assert (agent.claim(**{"gated": True, **claimed}).status, agent.post("tickets", {**CALL, **claimed}).status) == (400, 400)
+    assert agent.claim(gated=True).code == "approval-required"
+    decider.post("approvals", CALL)
+    digest = agent.claim(gated=True, call_digest=DIGEST, arguments={"amount": 11})
+    assert (digest.status, digest.code) == (400, "request-refused")
+    assert agent.claim(gated=True).json["outcome"] == "granted"
+
+
+def test_case_40_one_and_one_point_zero_are_one_question(agent: Api, decider: Api) -> None:
+    bodies = [b'{"run":"r1","tool":"log","arguments":{"hours":%s}}' % hours for hours in (b"1.0", b"1", b"1e0", b"10e-1")]
+    asked = [agent.post("tickets", body).json for body in bodies]
+    assert {one["text"] for one in asked} == {asked[0]["text"]}
+    decider.post("approvals", {"ticket": asked[0]["text"]})
+    assert agent.claim(tool="log", arguments={"hours": 1.0}, gated=True).json["outcome"] == "granted"
+
+
 def test_a_yes_for_an_explicit_key_covers_that_key_only(agent: Api, decider: Api) -> None:
     decider.post("approvals", {**CALL, "explicit_key": "order-1"})
     assert agent.claim(gated=True).code == "approval-required"
@@ -254,7 +273,7 @@ def test_the_exact_reason_of_a_no_reaches_the_agents_claim(agent: Api, decider: 
     assert (reply.json["fields"]["reason"], reply.json["fields"]["by"]) == ("wrong IBAN é😀", f"service:{acme.service.id}")
 
 
-def test_the_first_answer_counts_and_the_same_answer_again_is_the_same_receipt(agent: Api, decider: Api, acme: Company) -> None:
+def test_case_36_the_first_answer_counts_and_the_same_answer_again_is_the_same_receipt(agent: Api, decider: Api, acme: Company) -> None:
     asked = ask(agent)
     receipt = decider.post("approvals", {"ticket": asked["text"], "reason": "seen"})
     assert decider.post("approvals", {"ticket": asked["id"]}).json == receipt.json
@@ -272,7 +291,7 @@ def test_a_yes_that_runs_out_is_told_so(agent: Api, decider: Api) -> None:
     assert ask(agent)["number"] == 2
 
 
-def test_nobody_answers_an_expired_ticket(agent: Api, decider: Api) -> None:
+def test_case_31_silence_is_no_yes_and_nobody_answers_an_expired_ticket(agent: Api, decider: Api) -> None:
     asked = ask(agent, ttl_seconds=0.01)
     time.sleep(0.05)
     assert agent.get(f"tickets/{asked['id']}").json["state"] == "expired"
@@ -369,14 +388,14 @@ def decided(server: LiveServer, path: str, asked: Ticket, **more: Any) -> httpx.
     return httpx.post(f"{server.url}/api/v1/{path}", json={"ticket": asked.text, **more}, headers=headers, timeout=30)
 
 
-def test_eight_questions_at_once_are_one_ticket(record: ServerRecord) -> None:
+def test_c_b8_eight_questions_at_once_are_one_ticket(record: ServerRecord) -> None:
     one = call(record, amount=1)
     asked = together(*[lambda: record.pause(one, actor="x")] * 8)
     assert {found.text for found in asked} == {asked[0].text}
     assert [entry.kind for entry in record.entries(run=one.run)] == ["ticket.opened"]
 
 
-def test_yes_and_no_at_once_are_one_decision_and_one_run(server: LiveServer, record: ServerRecord) -> None:
+def test_case_50_yes_and_no_at_once_are_one_decision_and_one_run(server: LiveServer, record: ServerRecord) -> None:
     headers = {"Authorization": f"Bearer {server.keys['acme']['key']}"}
     for _ in range(5):
         one = call(record, amount=1)
@@ -412,7 +431,9 @@ def test_the_librarys_record_asks_looks_waits_and_takes_back(server: LiveServer,
     assert (closed.value.why, closed.value.reason) == ("decided", "no")
 
 
-def test_a_flow_that_begins_again_over_a_server_asks_once_and_runs_once(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_38_a_flow_that_begins_again_over_a_server_asks_once_and_runs_once(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connect, "_current", None)
     c4a.init(server.url, key=server.keys["acme"]["key"])
     paid: list[int] = []
