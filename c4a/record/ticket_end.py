@@ -13,27 +13,31 @@ from c4a.record.ticket_row import SEE, TicketRow, closed_error, damaged, row_fro
 
 LAPSED_BATCH: Final = 200
 
-# The head must be what its last entry says: a ticket set back to open by hand can't be answered again.
-STILL_OPEN: Final = """state = 'open' AND (
+# The head must be what its last entry says: a ticket set back to open by hand can't be answered again. States and slots are
+# compared as texts put together, so that only the key's own index can serve: the one of open tickets is full of what is open.
+STILL_OPEN: Final = """state || '' = 'open' AND (
     SELECT e.digest FROM c4a_entry AS e
     WHERE e.organization = :organization AND e.run = :run AND e.key = c4a_ticket.key AND e.seq = c4a_ticket.seq AND e.kind = 'ticket.opened'
 ) = last_digest"""
 
-AS_SIGNED: Final = """tool = :tool AND call_digest = :call_digest AND slot = :slot
+AS_SIGNED: Final = """tool = :tool AND call_digest = :call_digest AND slot || '' = :slot
     AND COALESCE(explicit_key, '') = COALESCE(CAST(:explicit_key AS TEXT), '')
     AND expires_at = :expires_at AND mac = :mac AND key_id = :key_id"""
 """SQL: the row is what its signature, checked before, was made over."""
 CLOSED_BY: Final = f"state = :state, decided_by = :actor, decided_at = {MOVED_AT}, reason = :reason, approval = CAST(:approval AS TEXT)"
 
-# Whose chain it is tells only the row, so the entry follows the row that this payload moved.
+# The open ticket of a slot is its latest: found so, all three statements go by a unique index.
+_LATEST_KEY: Final = """(
+    SELECT t.key FROM c4a_ticket AS t
+    WHERE t.organization = :organization AND t.run = :run AND t.slot = :slot ORDER BY t.number DESC LIMIT 1
+)"""
 _LAPSE: Final = (
     f"UPDATE c4a_ticket SET state = 'expired', {ADVANCE_TICKET.replace(':approval', 'NULL')}\n"
-    f"WHERE organization = :organization AND run = :run AND slot = :slot AND state = 'open' AND expires_at <= {{now}} AND {STILL_OPEN}"
+    f"WHERE organization = :organization AND run = :run AND key = {_LATEST_KEY} AND expires_at <= {{now}} AND {STILL_OPEN}"
 )
-
 _APPEND_LAPSED: Final = (
-    APPEND_TICKET.replace("AND key = :key AND last_payload_digest", "AND slot = :slot AND last_payload_digest")
-    .replace("e.key = :key", "e.key = c4a_ticket.key")
+    APPEND_TICKET.replace("e.key = :key", "e.key = c4a_ticket.key")
+    .replace("key = :key", f"key = {_LATEST_KEY}")
     .replace(":approval", "NULL")
 )
 

@@ -29,14 +29,27 @@ COLUMNS: Final = (
 )
 SEE: Final = f"SELECT {COLUMNS} FROM c4a_ticket AS t WHERE t.organization = :organization AND t.key = :key"
 
-_WITH_ARGUMENTS: Final = """FROM c4a_ticket AS t
-LEFT JOIN c4a_entry AS o ON o.organization = t.organization AND o.run = t.run AND o.key = t.key AND o.seq = 1
-WHERE t.organization = :organization"""
-SEE_WITH_ARGUMENTS: Final = f"SELECT {COLUMNS}, o.payload {_WITH_ARGUMENTS} AND t.key = :key"
+# A subquery and not a join: on tables never analysed PostgreSQL then walks every entry of the run.
+_OPENED: Final = """(
+    SELECT o.payload FROM c4a_entry AS o WHERE o.organization = t.organization AND o.run = t.run AND o.key = t.key AND o.seq = 1
+)"""
 
-# The sums keep the databases from walking all tickets by their ids: only the open ones are looked at, by their index.
-SEE_PAGE: Final = f"""
-SELECT {COLUMNS}, o.payload, t.id {_WITH_ARGUMENTS} AND t.state = 'open' AND t.expires_at > {{now}} AND t.id + 0 > :after"""
+SEE_WITH_ARGUMENTS: Final = f"SELECT {COLUMNS}, {_OPENED} FROM c4a_ticket AS t WHERE t.organization = :organization AND t.key = :key"
+
+
+def _page(of_run: str) -> str:
+    # The sums keep the databases from walking all tickets by their ids: only the open ones are looked at, by their index.
+    return f"""
+SELECT {COLUMNS}, {_OPENED}, t.id
+FROM (
+    SELECT * FROM c4a_ticket AS p
+    WHERE p.organization = :organization{of_run} AND p.state = 'open' AND p.expires_at > {{now}} AND p.id + 0 > :after
+    ORDER BY p.id + 0 LIMIT :limit
+) AS t ORDER BY t.id + 0"""
+
+
+SEE_PAGE: Final = _page("")
+SEE_PAGE_OF_RUN: Final = _page(" AND p.run = :run")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from c4a.record.ticket_row import (
     COLUMNS,
     SEE,
     SEE_PAGE,
+    SEE_PAGE_OF_RUN,
     TICKET_DOMAIN,
     TicketRow,
     changed,
@@ -240,7 +241,7 @@ def tickets_page(
     executor: Executor, organization: str, keyring: Keyring, *, run: str | None = None, after: int = 0, limit: int = 100
 ) -> tuple[list[Ticket], int | None]:
     """As `tickets`, after a cursor (0: from the beginning), and the cursor of the next page; None after the last."""
-    query = SEE_PAGE + (" AND t.run = :run" if run is not None else "") + " ORDER BY t.id + 0 LIMIT :limit"
+    query = SEE_PAGE if run is None else SEE_PAGE_OF_RUN
     where = {"organization": organization, "run": run, "after": after, "limit": limit}
     rows = executor.read([Statement(query, where)])[0].rows
     read = [(row_from(row), row[-2]) for row in rows]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.seed import seed_million
+from c4a.record.dialects import Statement
 from c4a.record.postgres import PostgresExecutor
 from tests.record.cast import AGENT, PERSON, Kept, approve, begun, call, claimant, deny
 
@@ -100,6 +101,34 @@ def test_c_b10_questions_about_one_action_cost_the_same_after_300_answers(kept_f
         again()
 
     assert steps(kept_file, again) <= few * 1.1
+
+
+def index_reads(kept: Kept) -> int:
+    """How many index entries this record's connection has read so far."""
+    with kept.executor() as executor:
+        executor.trip([Statement("SELECT CAST(1 AS BIGINT) FROM (SELECT pg_stat_force_next_flush()) AS flushed", {})])
+    query = "SELECT SUM(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname LIKE 'c4a%'"
+    return int(kept.sql(query)[0][0])
+
+
+def test_c_cost_of_a_question_does_not_grow_with_open_ones_whatever_plan_was_made_when_there_were_none(kept_database: Kept) -> None:
+    """A statement's plan is made for empty tables and kept: it must go by an index that fits for ever."""
+    kept = kept_database
+
+    def cost(amount: int) -> int:
+        before = index_reads(kept)
+        one = call(amount, gated=True)
+        ticket = kept.record.pause(one, actor=AGENT)
+        kept.record.decide(ticket.text, "approve", by=PERSON)
+        kept.record.withdraw(ticket.text, run="", by=PERSON)
+        kept.record.cancel(kept.record.pause(one, actor=AGENT).text, by=AGENT)
+        return index_reads(kept) - before
+
+    few = max(cost(number) for number in range(12))
+    for number in range(100, 350):
+        kept.record.pause(call(number, gated=True), actor=AGENT)
+
+    assert max(cost(number) for number in range(20, 24)) <= few + 40
 
 
 def test_c_trips_a_new_action_takes_two_round_trips_and_an_approved_one_four(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

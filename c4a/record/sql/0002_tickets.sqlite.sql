@@ -29,9 +29,10 @@ CREATE TABLE c4a_ticket (
     last_digest TEXT NOT NULL,
     last_payload_digest TEXT NOT NULL
 );
--- The key stands before the run: a ticket's text names its id alone.
-CREATE UNIQUE INDEX c4a_ticket_run ON c4a_ticket (organization, key, run);
+-- Each index begins with another column: where two began alike, PostgreSQL would take either on tables never analysed, and a
+-- plan cached then would walk all tickets of a run for ever after.
+CREATE UNIQUE INDEX c4a_ticket_run ON c4a_ticket (key, organization, run);
 -- Promise: the tickets of one action are counted. Serves the look for the latest.
-CREATE UNIQUE INDEX c4a_ticket_number ON c4a_ticket (organization, run, slot, number);
+CREATE UNIQUE INDEX c4a_ticket_number ON c4a_ticket (slot, organization, run, number);
 -- Promise: one open ticket an action, and explicit key if it has one. Serves the list of open tickets and their expiry.
 CREATE UNIQUE INDEX c4a_ticket_open ON c4a_ticket (organization, run, slot) WHERE state = 'open';
