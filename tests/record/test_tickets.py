@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from c4a.errors import AgentFrozen, ApprovalDenied, ApprovalRequired, LedgerError, RequestRefused, TicketRefused
@@ -363,3 +364,31 @@ def test_a_database_of_the_step_before_is_refused_until_it_is_migrated(postgres_
 
     assert record.pause(call(gated=True), actor=AGENT).number == 1
     record.close()
+
+
+def test_c_e4_nobody_is_notified_of_an_answer_unless_somebody_waits(kept_database: Kept) -> None:
+    kept = kept_database
+    with psycopg.connect(kept.address, autocommit=True) as listener:
+        listener.execute("LISTEN c4a_effect")
+        kept.record.decide(ask(kept, call(1, gated=True)).text, "approve", by=PERSON)
+        assert list(listener.notifies(timeout=0.3)) == []
+        asked = ask(kept, call(2, gated=True))
+        kept.record.wait_ticket(asked.text, 0.01)
+        kept.record.decide(asked.text, "approve", by=PERSON)
+        assert [notice.payload for notice in listener.notifies(timeout=2, stop_after=1)] == [asked.id]
+
+
+def test_c_e4_waiting_for_people_costs_a_few_queries(kept_database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ask(kept_database)
+    trips = 0
+    whole = PostgresExecutor.trip
+
+    def counted(executor: PostgresExecutor, statements: Any) -> Any:
+        nonlocal trips
+        trips += 1
+        return whole(executor, statements)
+
+    monkeypatch.setattr(PostgresExecutor, "trip", counted)
+    kept_database.record.wait_ticket(asked.text, 1.5)
+
+    assert trips <= 4

@@ -939,4 +939,18 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "    if False:",
         (f"{_CLI}/test_rotate.py::test_after_a_rotation_everything_signed_before_still_counts",),
     ),
+    Mutation(
+        "a ticket: nobody is notified unless somebody waits",
+        "c4a/record/sql/0002_tickets.postgresql.sql",
+        "WHEN (OLD.waited > 0 AND OLD.state",
+        "WHEN (OLD.state",
+        (f"{_RECORD}/test_tickets.py::test_c_e4_nobody_is_notified_of_an_answer_unless_somebody_waits",),
+    ),
+    Mutation(
+        "a ticket: no plan made for empty tables walks those of a run",
+        "c4a/record/sql/0002_tickets.postgresql.sql",
+        "c4a_ticket (slot, organization, run, number)",
+        "c4a_ticket (organization, run, slot, number)",
+        (f"{_RECORD}/test_cost.py::test_c_cost_of_a_question_does_not_grow_with_open_ones_whatever_plan_was_made_when_there_were_none",),
+    ),
 )
