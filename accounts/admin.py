@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import Group as DjangoGroup
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
@@ -176,7 +177,7 @@ class MemberAdmin(OwnedAdmin):
     @action(description="End membership", url_path="end", permissions=["change"])  # type: ignore[untyped-decorator]
     def end(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """End a membership; the person's keys stop working."""
-        member = self.get_object(request, object_id)
+        member = self.get_object(request, unquote(object_id))
         if member is not None and request.method == "POST":
             verbs.member_remove(member, actor=request_actor(request))
             messages.success(request, f"{member} has ended.")

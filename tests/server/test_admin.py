@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -88,11 +89,11 @@ def test_a_stranger_finds_no_row_by_its_address(stranger: Client, owner: Client,
     rows = {
         f"ledger/effect/{doubt.pk}": ("change", "resolve"),
         f"ledger/entry/{entry.pk}": ("change",),
-        f"accounts/member/{acme.owner.pk}": ("change", "end"),
-        f"accounts/agent/{acme.agent.pk}": ("change",),
+        f"accounts/member/{quote(acme.owner.pk)}": ("change", "end"),
+        f"accounts/agent/{quote(acme.agent.pk)}": ("change",),
         f"accounts/group/{group.pk}": ("change",),
         f"accounts/apikey/{key.pk}": ("change", "revoke"),
-        f"accounts/organization/{acme.organization.pk}": ("change",),
+        f"accounts/organization/{quote(acme.organization.pk)}": ("change",),
     }
     for row, pages in rows.items():
         for page in pages:
@@ -282,3 +283,18 @@ def test_a_superuser_sees_and_makes_organizations(superuser: Client, acme: Compa
 def test_a_member_who_has_left_is_out(owner: Client, acme: Company) -> None:
     Member.objects.filter(pk=acme.owner.pk).update(is_active=False)
     assert owner.get("/admin/ledger/effect/").status_code in (302, 403)
+
+
+def test_a_membership_is_ended_by_following_the_links_whatever_its_id(owner: Client, acme: Company) -> None:
+    gone = member(acme.organization, "gone@acme.example", "reviewer")
+    Member.objects.filter(pk=gone.pk).update(id="mem_222fd567b4da9c2891b8b3f0")  # `_22` is a quotation mark in the admin's addresses
+    listed = owner.get("/admin/accounts/member/").content.decode()
+    address = next(iter(re.findall(r'href="(/admin/accounts/member/mem[^"]*222fd567b4da9c2891b8b3f0/change/)', listed)))
+
+    page = owner.get(address).content.decode()
+    end = next(iter(re.findall(r'href="(/admin/accounts/member/[^"]*/end/)', page)))
+    shown = owner.get(end).content.decode()
+    assert "No such member" not in shown
+    assert owner.post(end).status_code == 302
+
+    assert not Member.objects.get(pk="mem_222fd567b4da9c2891b8b3f0").is_active
