@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from c4a.record.entries import entry_digest, payload_digest, payload_text
+from c4a.keys import payload_digest
+from c4a.record.entries import entry_digest, payload_text
 
 EFFECTS: Final = 500_000
 _ENTRY_COLUMNS: Final = (

@@ -6,9 +6,9 @@ a yes, under the action lock. An attempt after the first moves a head that is `n
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Final
 
+from c4a import keys
 from c4a.errors import ApprovalRequired, EffectInDoubt, LedgerError
 from c4a.record import memory
 from c4a.record.dialects import LOCK_ACTION, LOCK_RUN_SHARED, Executor, Statement, action_lock, run_lock
@@ -94,7 +94,7 @@ def claim(executor: Executor, organization: str, call: Call, claimant: Claimant,
             "run": call.run,
             "key": call.key,
             "tool": call.tool,
-            "token_hash": hashlib.sha256(claimant.token.encode()).hexdigest(),
+            "token_hash": keys.token_hash(claimant.token),
         }
         seen = look(executor, named)
         if seen is not None and seen.state != "not_done":
@@ -167,7 +167,7 @@ def reclaim(
 
 def claim_params(organization: str, call: Call, claimant: Claimant, *, resend: bool = False) -> dict[str, Any]:
     """Everything the claim's statements need, the intent's payload included."""
-    token_hash = hashlib.sha256(claimant.token.encode()).hexdigest()
+    token_hash = keys.token_hash(claimant.token)
     payload: dict[str, Any] = {
         "args_digest": call.args_digest,
         "arguments": call.arguments,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from c4a.errors import EffectInDoubt, EffectRunning, EffectUnknown, RecordDamaged, RequestRefused, StaleVerdict
-from c4a.keys import identifier
+from c4a.keys import identifier, token_hash
 from c4a.record.dialects import LOCK_RUN_SHARED, Executor, Statement, run_lock
 from c4a.record.entries import ENTRIES_AGREE, MOVED_AT, entry_params, moved, payload_text, was_written
 from c4a.record.reads import effect as read_effect
@@ -82,7 +81,7 @@ def ask(
         "run": run,
         "key": key,
         "attempt": attempt,
-        "asker": _hash(token),
+        "asker": token_hash(token),
         "lease": _micros(lease_seconds),
         "after": _micros(after_seconds),
         "grace": _micros(grace_seconds),
@@ -137,7 +136,7 @@ def answer(
     else:
         kind, payload = "effect.in_doubt", {"by": "reconcile", "reason": "unknown"}
         assignments = "reason = 'unknown'"
-    params = _params(organization, run, key, kind, payload, actor) | {"asker": _hash(token)}
+    params = _params(organization, run, key, kind, payload, actor) | {"asker": token_hash(token)}
     where = f"state = 'in_doubt' AND asker_hash = :asker AND {ENTRIES_AGREE}"
     results = executor.trip(
         [
@@ -267,10 +266,6 @@ def _refuse_blank(**texts: str) -> None:
 
 def _params(organization: str, run: str, key: str, kind: str, payload: dict[str, Any], actor: str) -> dict[str, Any]:
     return entry_params(kind, payload_text(payload), actor) | {"organization": organization, "run": run, "key": key}
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _micros(seconds: float) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from c4a.keys import payload_digest
 from c4a.record.dialects import Executor, Statement
 
 ENTRY_KINDS: Final = {
@@ -150,11 +151,6 @@ def entry_params(kind: str, payload: str, actor: str) -> dict[str, Any]:
         "payload_digest": payload_digest(salt, payload),
         "actor": actor,
     }
-
-
-def payload_digest(salt: str, text: str) -> str:
-    """SHA-256 over salt and payload text, 64 hex characters."""
-    return hashlib.sha256((salt + text).encode("utf-8")).hexdigest()
 
 
 def entry_digest(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from c4a.record.entries import entry_digest, payload_digest
+from c4a.keys import payload_digest
+from c4a.record.entries import entry_digest
 
 LEASE_COLUMNS: Final = frozenset({"id", "holder", "lease_until", "waited", "asker_hash", "asker_until"})
 """What only a live claim knows: not folded, not compared."""

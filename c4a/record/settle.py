@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
 from c4a.errors import ClaimLost, LedgerError, RecordDamaged
+from c4a.keys import token_hash
 from c4a.record.dialects import Executor, Result, Statement
 from c4a.record.doubt import doubt_if_twice
 from c4a.record.entries import ADVANCE_SETTLED, APPEND_SETTLED, ENTRIES_AGREE, MOVED_AT, entry_params, moved, payload_text, plain_text
@@ -89,7 +89,7 @@ def heartbeat(executor: Executor, organization: str, claims: Sequence[tuple[str,
     """
     lease = int(lease_seconds * 1_000_000)
     statements = [
-        Statement(_EXTEND, {"organization": organization, "run": run, "key": key, "token_hash": _hash(token), "lease": lease})
+        Statement(_EXTEND, {"organization": organization, "run": run, "key": key, "token_hash": token_hash(token), "lease": lease})
         for run, key, token in claims
     ]
     if not statements:
@@ -117,11 +117,11 @@ def _after_all(executor: Executor, organization: str, run: str, key: str, token:
     """
     who = {"organization": organization, "run": run, "key": key}
     head, intents = executor.read([Statement(_WHO, who), Statement(_INTENTS, who)])
-    if head.rows and head.rows[0][1] == _hash(token):
+    if head.rows and head.rows[0][1] == token_hash(token):
         if head.rows[0][0] == "running":
             raise LedgerError("the outcome was not written, because the heads were being folded anew at that moment: try again", key=key)
         return "repeated"
-    begun = _begun_with(intents, _hash(token))
+    begun = _begun_with(intents, token_hash(token))
     if begun is not None and not head.rows:
         raise RecordDamaged("an entry says that this action began, but it has no head: run `c4a verify`, then `c4a rebuild`", key=key)
     if begun is None or done is None:
@@ -134,9 +134,9 @@ def _after_all(executor: Executor, organization: str, run: str, key: str, token:
             state=state,
         )
     attempt, actor = begun
-    payload = done | {"attempt": attempt, "token_hash": _hash(token)}
+    payload = done | {"attempt": attempt, "token_hash": token_hash(token)}
     params = _params(organization, run, key, token, "effect.happened_twice", payload)
-    params |= {"actor": actor, "told": f'%"token_hash":"{_hash(token)}"%'}
+    params |= {"actor": actor, "told": f'%"token_hash":"{token_hash(token)}"%'}
     executor.trip([*moved("c4a_effect", "happened_twice = 1", _NOT_TOLD, params), *doubt_if_twice(organization, run, key)])
     return "happened_twice"
 
@@ -170,9 +170,5 @@ def _params(organization: str, run: str, key: str, token: str, kind: str, payloa
         "organization": organization,
         "run": run,
         "key": key,
-        "token_hash": _hash(token),
+        "token_hash": token_hash(token),
     }
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()

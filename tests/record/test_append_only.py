@@ -7,7 +7,7 @@ import sqlite3
 import psycopg
 import pytest
 
-from c4a.record.entries import payload_digest
+from c4a.keys import payload_digest
 from tests.record.cast import Kept, begun, call
 
 Refused = (sqlite3.IntegrityError, psycopg.IntegrityError)
